@@ -1,0 +1,23 @@
+"""natmix: variational inference with Gaussian mixtures by natural gradients."""
+
+from natmix._algorithm import GMMVI, Info, State
+from natmix._codenames import MODULES
+from natmix._version import __version__
+from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.mixture import Estimate, Mixture
+from natmix.targets import HostTarget, JaxTarget, TargetError
+
+__all__ = [
+    "GMMVI",
+    "MODULES",
+    "DiagonalGaussians",
+    "Estimate",
+    "FullGaussians",
+    "HostTarget",
+    "Info",
+    "JaxTarget",
+    "Mixture",
+    "State",
+    "TargetError",
+    "__version__",
+]

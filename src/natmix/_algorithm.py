@@ -1,0 +1,430 @@
+"""The paper's loop (Algorithm 1): seven modules, one step."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._hyper import real
+from natmix._importance import effective_sample_size, importance_weights
+from natmix._linalg import einsum
+from natmix._records import Batch, Evaluation, Query
+from natmix._rows import PerComponent, reset_row, take_rows
+from natmix._types import Count, Flag, PRNGKey, PyTree, Scalar
+from natmix.component_adaptation import AbstractComponentAdaptation
+from natmix.component_adaptation._base import Change, NewSamples
+from natmix.component_stepsizes import AbstractComponentStepsize
+from natmix.component_stepsizes._base import Rewards
+from natmix.component_updaters import AbstractComponentUpdater
+from natmix.gaussians import AbstractGaussians
+from natmix.mixture import Mixture, as_key
+from natmix.ng_estimators import AbstractNgEstimator
+from natmix.sample_selectors import AbstractSampleSelector
+from natmix.targets import AbstractTarget
+from natmix.weight_stepsizes import AbstractWeightStepsize
+from natmix.weight_updaters import AbstractWeightUpdater
+
+
+class State(eqx.Module):
+    """Everything a run carries from one iteration to the next."""
+
+    key: PRNGKey
+    iteration: Count
+    mixture: Mixture
+    """Padded to a capacity of rows; absent components have log weight -inf."""
+    prior: Mixture
+    """One Gaussian: where components may be expected."""
+    ids: Int[Array, " K"]
+    """Who lives in a row: numbered in order of birth."""
+    births: Count
+    updates: PerComponent[Int[Array, " K"]]
+    rewards: PerComponent[Rewards]
+    sample_selector: PyTree
+    component_stepsize: PyTree
+    ng_estimator: PyTree
+    weight_stepsize: PyTree
+    component_adaptation: PyTree
+
+
+class Info(eqx.Module):
+    """What happened in one iteration."""
+
+    elbo: Scalar
+    """Eq. 1, estimated on this iteration's samples with the weights before their update (T = 1)."""
+    elbo_se: Scalar
+    components: Count
+    evaluations: Count
+    """New evaluations of the target."""
+    zeros: Count
+    """Of these, log densities of -inf."""
+    invalid: Count
+    """Of these, NaN, +inf or with a gradient that is not finite: excluded from the updates."""
+    failed_updates: Count
+    """Components that were left alone because their update was not usable."""
+    effective_samples: Scalar
+    """Smallest effective sample size of a component."""
+    component_stepsize: Scalar
+    """Mean over components."""
+    weight_stepsize: Scalar
+    entropy: Scalar
+    """-E[log q] on the same samples."""
+    added: Flag
+    deleted: Count
+    candidate_gain: Scalar
+    """log p~ - log q at the place of the new component; -inf when none was sought."""
+
+
+class GMMVI(eqx.Module):
+    """Natural-gradient variational inference with a Gaussian mixture: one option per module.
+
+    `from_codename` builds any of the 432 combinations. `init`, `step`, and for targets outside JAX
+    `ask` and `tell`, are pure functions for `jax.jit` and `jax.vmap`; `natmix.fit` drives them.
+    """
+
+    sample_selector: AbstractSampleSelector
+    component_stepsize: AbstractComponentStepsize
+    ng_estimator: AbstractNgEstimator
+    component_updater: AbstractComponentUpdater
+    weight_stepsize: AbstractWeightStepsize
+    weight_updater: AbstractWeightUpdater
+    component_adaptation: AbstractComponentAdaptation
+    temperature: Array = real(1.0, "T, scales the entropy term", low=0, strict=True)
+    zero_penalty: Array = real(
+        30.0, "nats by which a density of zero counts as below the worst positive one", low=0, strict=True
+    )
+
+    def __check_init__(self) -> None:
+        from natmix._codenames import check_modules
+
+        check_modules(self)
+
+    @classmethod
+    def from_codename(cls, codename: str, **overrides: Any) -> "GMMVI":
+        """The combination with this seven-letter name, in any order and case.
+
+        Args:
+            codename: for example ``"samtron"``.
+            **overrides: by module: a dictionary of hyperparameters, or an option itself; and
+                ``temperature``, ``zero_penalty``.
+        """
+        from natmix._codenames import build
+
+        return build(codename, overrides)
+
+    @property
+    def codename(self) -> str:
+        """The seven letters, upper case, in the paper's order."""
+        from natmix._codenames import codename
+
+        return codename(self)
+
+    def settings(self) -> dict[str, Any]:
+        """All choices and hyperparameters, as plain Python."""
+        from natmix._codenames import settings
+
+        return settings(self)
+
+    # The algorithm ------------------------------------------------------------------------------
+
+    def init(
+        self, key: PRNGKey | int, mixture: Mixture, prior: Mixture | None = None, capacity: int | None = None
+    ) -> State:
+        """The state before the first iteration.
+
+        Args:
+            key: a JAX key or an integer seed; every random number of the run follows from it.
+            mixture: where to start.
+            prior: one Gaussian, where components may be expected; the start's own mean and
+                covariance if left out.
+            capacity: room for components, at least as many as the mixture has.
+        """
+        if prior is None:
+            wide = type(mixture.components).from_covariance(mixture.mean()[None], mixture.covariance()[None])
+            prior = Mixture(jnp.zeros(1, mixture.dtype), wide)
+        K = mixture.num_components
+        mixture = _padded(mixture, max(capacity or K, K))
+        K2, dtype = mixture.num_components, mixture.dtype
+        algo = _cast(self, dtype)
+        no_rewards = Rewards(jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
+        state = State(
+            key=as_key(key),
+            iteration=jnp.zeros((), jnp.int32),
+            mixture=mixture,
+            prior=prior,
+            ids=jnp.arange(K2, dtype=jnp.int32),
+            births=jnp.asarray(K, jnp.int32),
+            updates=PerComponent.full(K2, jnp.zeros((), jnp.int32)),
+            rewards=PerComponent.full(K2, no_rewards),
+            sample_selector=algo.sample_selector.init(mixture, algo.ng_estimator.needs_gradient),
+            component_stepsize=algo.component_stepsize.init(mixture),
+            ng_estimator=algo.ng_estimator.init(mixture),
+            weight_stepsize=algo.weight_stepsize.init(mixture),
+            component_adaptation=algo.component_adaptation.init(mixture, prior),
+        )
+        return _strong(state)
+
+    def step(self, state: State, target: AbstractTarget) -> tuple[State, Info]:
+        """One iteration on a target inside JAX."""
+        query = self.ask(state)
+        return self.tell(state, query, self.evaluate(state, query, target))
+
+    def evaluate(self, state: State, query: Query, target: AbstractTarget) -> Evaluation:
+        """The target at the points wanted."""
+        key = jax.random.fold_in(_iteration_key(state), 1)
+        return target.evaluate(key, query.points, query.count, self.ng_estimator.needs_gradient)
+
+    def ask(self, state: State) -> Query:
+        """The points at which this iteration needs the target."""
+        key = _iteration_key(state)
+        draws = self.sample_selector.ask(
+            state.sample_selector, jax.random.fold_in(key, 0), state.iteration, state.mixture, state.ids
+        )
+        extra = self.component_adaptation.candidates(jax.random.fold_in(key, 2), state.prior)
+        adds = self.component_adaptation.wants_to_add(state.iteration, state.mixture)
+        points = jnp.concatenate([draws.x, jnp.zeros_like(extra)])
+        points = jax.lax.dynamic_update_slice_in_dim(points, extra, draws.count, 0)
+        count = draws.count + jnp.where(adds, extra.shape[0], 0)
+        return Query(points, count.astype(jnp.int32), draws)
+
+    def tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
+        """The rest of the iteration, given the target at those points."""
+        algo = _cast(self, state.mixture.dtype)
+        T = algo.temperature
+        draws = query.draws
+        n = draws.x.shape[0]
+        log_density = evaluation.log_density[:n]
+        gradient = None if evaluation.gradient is None else evaluation.gradient[:n]
+
+        selector_state, batch = algo.sample_selector.tell(
+            state.sample_selector, draws, log_density, gradient, state.iteration, state.mixture, algo.zero_penalty
+        )
+        component_state, stepsizes = algo.component_stepsize.update(
+            state.component_stepsize, state.rewards.value, state.updates.value
+        )
+        natural_gradient = algo.ng_estimator.estimate(
+            state.ng_estimator, state.mixture, batch, T, algo.zero_penalty
+        )
+        components, success = algo.component_updater.update(
+            state.mixture.components, natural_gradient, stepsizes, state.updates.value, T
+        )
+        estimator_state = algo.ng_estimator.feedback(state.ng_estimator, success)
+
+        mixture = Mixture(state.mixture.log_weights, components)
+        weight_state, weight_stepsize = algo.weight_stepsize.update(
+            state.weight_stepsize, _objective(mixture, state.rewards.value, T), state.iteration
+        )
+        log_components = components.log_prob(batch.x, batch.count)
+        log_ratio, elbo = _expected_log_ratios(
+            mixture, batch, log_components, T, algo.weight_updater.self_normalised
+        )
+        exists = mixture.log_weights > -jnp.inf
+        reward = jnp.where(exists, T * mixture.log_weights + log_ratio, 0)
+        rewards = state.rewards.set(Rewards(reward, state.rewards.value.records + 1))
+        log_weights = algo.weight_updater.update(mixture.log_weights, log_ratio, weight_stepsize, T)
+        mixture = Mixture(log_weights, components)
+
+        adaptation_state, change = algo.component_adaptation.adapt(
+            state.component_adaptation,
+            jax.random.fold_in(_iteration_key(state), 3),
+            state.iteration,
+            mixture,
+            rewards.value,
+            NewSamples(draws.x, log_density, jnp.arange(n) < draws.count),
+            _candidates(query, evaluation),
+            state.prior,
+            T,
+        )
+        new_state = State(
+            key=state.key,
+            iteration=state.iteration + 1,
+            mixture=mixture,
+            prior=state.prior,
+            ids=state.ids,
+            births=state.births,
+            updates=state.updates.set(state.updates.value + 1),
+            rewards=rewards,
+            sample_selector=selector_state,
+            component_stepsize=component_state,
+            ng_estimator=estimator_state,
+            weight_stepsize=weight_state,
+            component_adaptation=adaptation_state,
+        )
+        new_state, added = _apply(new_state, change)
+        info = _info(state, new_state, query, evaluation, batch, elbo, success, stepsizes, weight_stepsize)
+        info = dataclasses.replace(
+            info, added=added, deleted=jnp.sum(change.delete), candidate_gain=change.gain
+        )
+        return new_state, _strong(info)
+
+    def needs_room(self, state: State) -> Flag:
+        """Whether the next step may want to add a component and finds no free row."""
+        full = jnp.all(state.mixture.log_weights > -jnp.inf)
+        return full & self.component_adaptation.wants_to_add(state.iteration, state.mixture)
+
+    def resized(self, state: State, capacity: int) -> State:
+        """The same state with room for ``capacity`` components; present ones move to the front."""
+        exists = state.mixture.log_weights > -jnp.inf
+        old = exists.shape[0]
+        if capacity < old and state.sample_selector is not None:
+            raise ValueError("A state that reuses samples cannot shrink: their Gaussians need the rows.")
+        front = jnp.argsort(~exists, stable=True)
+        order = jnp.concatenate([front, jnp.full(max(0, capacity - old), -1)])[:capacity]
+        order = jnp.where((order >= 0) & exists[order], order, -1)
+        rows = take_rows(state, order)
+        return dataclasses.replace(
+            rows,
+            mixture=_take(state.mixture, order),
+            ids=jnp.where(order >= 0, state.ids[order], jnp.arange(capacity, dtype=jnp.int32)),
+            sample_selector=self.sample_selector.resized(state.sample_selector, old, capacity),
+        )
+
+
+def present(mixture: Mixture) -> Mixture:
+    """The mixture without absent components; on the host only."""
+    rows = jnp.flatnonzero(mixture.log_weights > -jnp.inf)
+    return Mixture(mixture.log_weights[rows], mixture.components.take(rows))
+
+
+def _iteration_key(state: State) -> PRNGKey:
+    return jax.random.fold_in(state.key, state.iteration)
+
+
+def _objective(mixture: Mixture, rewards: Rewards, T: Scalar) -> Scalar:
+    """sum_o q(o) r(o) - T sum_o q(o) log q(o), the lower bound of Eq. 2."""
+    q = mixture.weights
+    return jnp.sum(jnp.where(q > 0, q * (rewards.last - T * mixture.log_weights), 0))
+
+
+class _Elbo(eqx.Module):
+    value: Scalar
+    se: Scalar
+    entropy: Scalar
+
+
+def _expected_log_ratios(
+    mixture: Mixture, batch: Batch, log_components: Float[Array, "N K"], T: Scalar, self_normalised: bool
+) -> tuple[Float[Array, " K"], _Elbo]:
+    """E(o) = E[log p~ - T log q] under every component, and the ELBO (Eq. 1) on the same samples.
+
+    A component without a usable estimate gets the weighted mean of the others: its weight stays.
+    """
+    weights = importance_weights(log_components, batch, self_normalised=self_normalised)
+    log_q = jax.nn.logsumexp(log_components + mixture.log_weights, axis=1)
+    log_q = jnp.where(batch.valid, log_q, 0)
+    both = jnp.stack([batch.log_target - T * log_q, batch.log_target - log_q, log_q], axis=1)
+    both = jnp.where(batch.valid[:, None], both, 0)
+    means = einsum("nk,nf->kf", weights.values, both) * jnp.exp(weights.log_scale)[:, None]
+    q = mixture.weights
+    usable = weights.ok & jnp.all(jnp.isfinite(means), axis=1) & (q > 0)
+    share = jnp.where(usable, q, 0)
+    share = share / jnp.maximum(jnp.sum(share), jnp.finfo(q.dtype).tiny)
+    tilted, value, negative_entropy = einsum("k,kf->f", share, jnp.where(usable[:, None], means, 0))
+    log_ratio = jnp.where(usable, means[:, 0], tilted)
+    per_sample = einsum("nk,k->n", weights.values, jnp.where(usable, share * jnp.exp(weights.log_scale), 0))
+    variance = jnp.sum(jnp.where(batch.valid, per_sample * (both[:, 1] - value), 0) ** 2)
+    return log_ratio, _Elbo(value, jnp.sqrt(variance), -negative_entropy)
+
+
+def _candidates(query: Query, evaluation: Evaluation) -> NewSamples:
+    n = query.draws.x.shape[0]
+    C = query.points.shape[0] - n
+    start = query.draws.count
+    take = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=C, axis=0)
+    real = jnp.arange(C) < query.count - start
+    return NewSamples(take(query.points), take(evaluation.log_density), real)
+
+
+def _apply(state: State, change: Change) -> tuple[State, Flag]:
+    """Delete and add components; a new one takes the first free row."""
+    log_weights = jnp.where(change.delete, -jnp.inf, state.mixture.log_weights)
+    log_weights = jax.nn.log_softmax(log_weights)
+    free = log_weights == -jnp.inf
+    row = jnp.argmax(free)
+    add = change.add & free[row]
+    newcomer = type(state.mixture.components).isotropic(change.mean[None], change.scale[None])
+    components: AbstractGaussians = jax.tree.map(
+        lambda a, b: a.at[row].set(jnp.where(add, b[0], a[row])), state.mixture.components, newcomer
+    )
+    log_weights = log_weights.at[row].set(jnp.where(add, change.log_weight, log_weights[row]))
+    ids = state.ids.at[row].set(jnp.where(add, state.births, state.ids[row]))
+    state = reset_row(state, row, add)
+    state = dataclasses.replace(
+        state,
+        mixture=Mixture(jax.nn.log_softmax(log_weights), components),
+        ids=ids,
+        births=state.births + add.astype(jnp.int32),
+    )
+    return state, add
+
+
+def _info(
+    before: State,
+    after: State,
+    query: Query,
+    evaluation: Evaluation,
+    batch: Batch,
+    elbo: _Elbo,
+    success: Bool[Array, " K"],
+    stepsizes: Float[Array, " K"],
+    weight_stepsize: Scalar,
+) -> Info:
+    exists = before.mixture.log_weights > -jnp.inf
+    asked = jnp.arange(query.points.shape[0]) < query.count
+    value = evaluation.log_density
+    bad = ~(value < jnp.inf)
+    if evaluation.gradient is not None:
+        steep = ~jnp.all(jnp.isfinite(evaluation.gradient), axis=1)
+        bad = bad | (steep & (value > -jnp.inf))
+    log_w = jnp.where(batch.valid[:, None], batch.log_components - batch.log_background[:, None], -jnp.inf)
+    n_eff = effective_sample_size(log_w)
+    K = jnp.sum(exists)
+    return Info(
+        elbo=elbo.value,
+        elbo_se=elbo.se,
+        components=jnp.sum(after.mixture.log_weights > -jnp.inf, dtype=jnp.int32),
+        evaluations=query.count,
+        zeros=jnp.sum(asked & (value == -jnp.inf), dtype=jnp.int32),
+        invalid=jnp.sum(asked & bad, dtype=jnp.int32),
+        failed_updates=jnp.sum(exists & ~success, dtype=jnp.int32),
+        effective_samples=jnp.min(jnp.where(exists, n_eff, jnp.inf)),
+        component_stepsize=jnp.sum(jnp.where(exists, stepsizes, 0)) / K,
+        weight_stepsize=weight_stepsize,
+        entropy=elbo.entropy,
+        added=jnp.zeros((), bool),
+        deleted=jnp.zeros((), jnp.int32),
+        candidate_gain=jnp.full_like(elbo.value, -jnp.inf),
+    )
+
+
+def _padded(mixture: Mixture, capacity: int) -> Mixture:
+    order = jnp.concatenate(
+        [jnp.arange(mixture.num_components), jnp.full(capacity - mixture.num_components, -1)]
+    )
+    return _take(mixture, order)
+
+
+def _take(mixture: Mixture, order: Int[Array, " K2"]) -> Mixture:
+    """Rows in a new order; -1 gives an absent component, a standard normal nobody reads."""
+    keep = order >= 0
+    spare = type(mixture.components).isotropic(
+        jnp.zeros((order.shape[0], mixture.dim), mixture.dtype), jnp.ones(order.shape[0], mixture.dtype)
+    )
+    rows = jnp.maximum(order, 0)
+    components = mixture.components.take(rows).where(keep, spare)
+    return Mixture(jnp.where(keep, mixture.log_weights[rows], -jnp.inf), components)
+
+
+def _cast(tree: PyTree, dtype: Any) -> Any:
+    """Hyperparameters in the type of the run."""
+    return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
+
+
+def _strong(tree: PyTree) -> Any:
+    """Without weak types, which would compile everything a second time."""
+    return jax.tree.map(
+        lambda a: jax.lax.convert_element_type(a, a.dtype) if eqx.is_inexact_array(a) else a, tree
+    )

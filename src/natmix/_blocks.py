@@ -1,0 +1,78 @@
+"""Work on samples in blocks: bounded memory, and no time spent on padding.
+
+Arrays of samples have a fixed length N of which only the first ``count`` rows are real. The loops
+here stop after the block that holds the last real row; what they return beyond it is zero.
+Callers mask by ``count`` (or by validity) and never read those rows.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from natmix._types import Count, PyTree
+
+_CPU_ELEMENTS = 2**21
+_ACCELERATOR_ELEMENTS = 2**27
+
+
+def block_rows(elements_per_row: int) -> int:
+    """How many samples to handle at once when each needs ``elements_per_row`` temporaries."""
+    budget = _CPU_ELEMENTS if jax.default_backend() == "cpu" else _ACCELERATOR_ELEMENTS
+    return max(64, budget // max(1, elements_per_row))
+
+
+def map_blocks(
+    fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], rows: int, count: Count | int | None = None
+) -> PyTree:
+    """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first."""
+    n = _length(arrays)
+    if n <= rows:
+        return fn(*arrays)
+    padded, blocks = _pad(arrays, n, rows)
+    out_type = jax.eval_shape(fn, *_block(padded, 0, rows))
+    out = jax.tree.map(lambda a: jnp.zeros((blocks * rows, *a.shape[1:]), a.dtype), out_type)
+
+    def body(i: Count, out: PyTree) -> PyTree:
+        result = fn(*_block(padded, i * rows, rows))
+        return jax.tree.map(lambda o, r: jax.lax.dynamic_update_slice_in_dim(o, r, i * rows, 0), out, result)
+
+    out = jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
+    return jax.tree.map(lambda o: o[:n], out)
+
+
+def sum_blocks(
+    fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], rows: int, count: Count | int | None = None
+) -> PyTree:
+    """The sum of ``fn`` over blocks of samples; ``fn`` must give zero for rows of zeros."""
+    n = _length(arrays)
+    if n <= rows:
+        return fn(*arrays)
+    padded, _ = _pad(arrays, n, rows)
+    out_type = jax.eval_shape(fn, *_block(padded, 0, rows))
+    out = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), out_type)
+
+    def body(i: Count, out: PyTree) -> PyTree:
+        return jax.tree.map(jnp.add, out, fn(*_block(padded, i * rows, rows)))
+
+    return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
+
+
+def _length(arrays: PyTree) -> int:
+    return jax.tree.leaves(arrays)[0].shape[0]
+
+
+def _pad(arrays: PyTree, n: int, rows: int) -> tuple[PyTree, int]:
+    blocks = -(-n // rows)
+    extra = blocks * rows - n
+    return jax.tree.map(lambda a: jnp.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)), arrays), blocks
+
+
+def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:
+    return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, rows, 0), arrays)
+
+
+def _trips(n: int, rows: int, count: Count | int | None) -> Count | int:
+    if count is None:
+        return -(-n // rows)
+    return (jnp.minimum(count, n) + rows - 1) // rows

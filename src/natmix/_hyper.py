@@ -1,0 +1,100 @@
+"""Hyperparameters of options: declared once, checked at construction, listed by ``natmix options``.
+
+Continuous hyperparameters become arrays, so that changing one never recompiles; those that decide
+shapes or branches stay Python values and are static.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def real(default: float, doc: str, *, low: float = -np.inf, high: float = np.inf, strict: bool = False) -> Any:
+    """A continuous hyperparameter in [low, high], or (low, high] if ``strict``."""
+    meta = {"doc": doc, "low": low, "high": high, "strict": strict, "default": default}
+    return eqx.field(default=default, converter=_to_real, metadata=meta)
+
+
+def whole(default: int, doc: str, *, low: int, high: float = np.inf) -> Any:
+    """A whole number that decides shapes: static."""
+    meta = {"doc": doc, "low": low, "high": high, "strict": False, "whole": True, "default": default}
+    return eqx.field(default=default, static=True, metadata=meta)
+
+
+def ratio(default: float, doc: str, *, low: float) -> Any:
+    """A real number that decides shapes: static."""
+    meta = {"doc": doc, "low": low, "high": np.inf, "strict": False, "default": default}
+    return eqx.field(default=default, static=True, metadata=meta)
+
+
+def flag(default: bool, doc: str) -> Any:
+    """A switch: static."""
+    return eqx.field(default=default, static=True, metadata={"doc": doc, "flag": True, "default": default})
+
+
+class Option(eqx.Module):
+    """One option of one of the seven modules.
+
+    Attributes:
+        letter: its letter in codenames; the letters of all options differ.
+        title: its name in the paper's tables.
+    """
+
+    letter: ClassVar[str]
+    title: ClassVar[str]
+
+    def __check_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if "doc" in field.metadata:
+                _check(type(self).__name__, field, getattr(self, field.name))
+
+    @classmethod
+    def hyperparameters(cls) -> list[tuple[str, Any, str]]:
+        """(name, default, what it does) of every hyperparameter."""
+        return [
+            (f.name, f.metadata["default"], f.metadata["doc"])
+            for f in dataclasses.fields(cls)
+            if "doc" in f.metadata
+        ]
+
+    def settings(self) -> dict[str, float | int | bool]:
+        """The value of every hyperparameter, as plain Python."""
+        values = {name: getattr(self, name) for name, _, _ in self.hyperparameters()}
+        return {name: v if isinstance(v, (bool, int, float)) else float(v) for name, v in values.items()}
+
+
+def _to_real(x: Any) -> Any:
+    if isinstance(x, jax.Array):
+        return x
+    try:
+        return jnp.asarray(np.asarray(x, dtype=jnp.result_type(float)))
+    except (TypeError, ValueError):
+        return x
+
+
+def _check(owner: str, field: dataclasses.Field, value: Any) -> None:
+    meta = field.metadata
+    if isinstance(value, jax.core.Tracer) or value is None:
+        return
+    if meta.get("flag"):
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{owner}: {field.name} must be True or False, got {value!r}.")
+        return
+    if isinstance(value, str) or not hasattr(value, "__float__"):
+        raise ValueError(f"{owner}: {field.name} must be a number, got {value!r}.")
+    if meta.get("whole") and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
+        raise ValueError(f"{owner}: {field.name} must be a whole number, got {value!r}.")
+    values = np.asarray(value, dtype=float)  # batched under vmap
+    low, high, strict = meta["low"], meta["high"], meta["strict"]
+    if np.isnan(values).any() or (values < low).any() or (values > high).any() or (strict and (values == low).any()):
+        left = "(" if strict or low == -np.inf else "["
+        right = ")" if high == np.inf else "]"
+        raise ValueError(f"{owner}: {field.name} must lie in {left}{low:g}, {high:g}{right}, got {_show(values)}.")
+
+
+def _show(values: np.ndarray) -> str:
+    return f"{values.item():g}" if values.ndim == 0 else str(values)

@@ -1,0 +1,60 @@
+"""Importance weights q(x|o) / z(x) of samples shared by all components."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from natmix._records import Batch
+
+
+class ImportanceWeights(eqx.Module):
+    """Weights of N samples for K components, scaled so that none overflows.
+
+    Attributes:
+        values: for self-normalised weights they sum to one over the samples; for standard ones they
+            are w / max(w), to be multiplied by exp(log_scale).
+        log_scale: log(max(w) / n) for standard weights, zero for self-normalised ones.
+        ok: False for a component without a single usable sample.
+    """
+
+    values: Float[Array, "N K"]
+    log_scale: Float[Array, " K"]
+    ok: Bool[Array, " K"]
+
+    def rescale(self, sums: Float[Array, " K"]) -> Float[Array, " K"]:
+        """Expectations from sums over ``values``."""
+        return sums * jnp.exp(self.log_scale)
+
+
+def importance_weights(
+    log_components: Float[Array, "N K"], batch: Batch, *, self_normalised: bool
+) -> ImportanceWeights:
+    """w = q(x|o) / z(x), zero for invalid samples."""
+    log_w = jnp.where(batch.valid[:, None], log_components - batch.log_background[:, None], -jnp.inf)
+    return _scaled(log_w, jnp.log(jnp.maximum(batch.count, 1).astype(log_w.dtype)), self_normalised)
+
+
+def own_weights(batch: Batch, *, self_normalised: bool) -> ImportanceWeights:
+    """Weight one for the valid samples that a component drew in this iteration, zero for others."""
+    rows = jnp.arange(batch.log_components.shape[1])
+    own = (batch.source[:, None] == rows) & batch.valid[:, None]
+    log_w = jnp.where(own, jnp.zeros((), batch.x.dtype), -jnp.inf)
+    n = jnp.maximum(jnp.sum(own, axis=0), 1).astype(batch.x.dtype)
+    return _scaled(log_w, jnp.log(n), self_normalised)
+
+
+def effective_sample_size(log_w: Float[Array, "N *K"]) -> Float[Array, "*K"]:
+    """n_eff = 1 / sum of squared self-normalised weights (Section 3.1); zero without samples."""
+    top = jnp.max(log_w, axis=0)
+    w = jnp.exp(log_w - jnp.where(jnp.isfinite(top), top, 0))
+    return jnp.where(jnp.isfinite(top), jnp.sum(w, axis=0) ** 2 / jnp.maximum(jnp.sum(w * w, axis=0), 1e-30), 0)
+
+
+def _scaled(log_w: Float[Array, "N K"], log_n: Array, self_normalised: bool) -> ImportanceWeights:
+    top = jnp.max(log_w, axis=0)
+    ok = jnp.isfinite(top)
+    top = jnp.where(ok, top, 0)
+    w = jnp.exp(log_w - top)
+    if self_normalised:
+        return ImportanceWeights(w / jnp.maximum(jnp.sum(w, axis=0), 1e-30), jnp.zeros_like(top), ok)
+    return ImportanceWeights(w, top - log_n, ok)

@@ -1,0 +1,34 @@
+"""Products and triangular factors in full precision.
+
+JAX multiplies float32 matrices in TF32 on recent GPUs unless told otherwise; densities and
+factorisations cannot afford that, so every product of the library goes through here.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+einsum = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
+
+
+def triangular_inverse(L: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
+    """The inverse of lower triangular matrices."""
+    eye = jnp.broadcast_to(jnp.eye(L.shape[-1], dtype=L.dtype), L.shape)
+    return jnp.tril(jax.scipy.linalg.solve_triangular(L, eye, lower=True))
+
+
+def upper_cholesky(P: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
+    """The upper triangular U with P = U U^T (NaN where P is not positive definite).
+
+    Its transpose is the lower factor of P^-1's inverse factor: with S = P^-1 the lower Cholesky
+    factor of S is U^-T, so no inverse of P is ever formed.
+    """
+    flipped = jnp.linalg.cholesky(P[..., ::-1, ::-1])
+    return flipped[..., ::-1, ::-1]
+
+
+def symmetrise(A: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
+    """The symmetric part of A."""
+    return 0.5 * (A + jnp.swapaxes(A, -1, -2))

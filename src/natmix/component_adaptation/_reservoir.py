@@ -1,0 +1,68 @@
+"""A fixed number of samples, kept uniform over all samples ever seen."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._types import Count, PRNGKey
+
+_MANY = 2**31 - 2
+
+
+class Reservoir(eqx.Module):
+    """Values of the target over the whole history of a run, at a fixed cost per new sample.
+
+    Attributes:
+        x: samples.
+        log_target: log p~ there.
+        seen: samples seen so far (it stops counting just below 2^31).
+    """
+
+    x: Float[Array, "S D"]
+    log_target: Float[Array, " S"]
+    seen: Count
+
+    @classmethod
+    def empty(cls, size: int, dim: int, dtype: jnp.dtype) -> "Reservoir":
+        """Room for ``size`` samples."""
+        return cls(jnp.zeros((size, dim), dtype), jnp.zeros(size, dtype), jnp.zeros((), jnp.int32))
+
+    @property
+    def filled(self) -> Count:
+        """How many slots, from the first, hold a sample."""
+        return jnp.minimum(self.seen, self.x.shape[0])
+
+    def push(
+        self, key: PRNGKey, x: Float[Array, "N D"], log_target: Float[Array, " N"], real: Bool[Array, " N"]
+    ) -> "Reservoir":
+        """See new samples: sample number t enters with probability size/t, over a random slot.
+
+        The samples that enter in one call take neighbouring slots from a random one on, so that no
+        two writes collide; each slot is overwritten with the same probability.
+        """
+        S = self.x.shape[0]
+        key_in, key_slot = jax.random.split(key)
+        rank = jnp.cumsum(real) - 1
+        number = jnp.minimum(self.seen, _MANY - real.shape[0]) + rank
+        u = jax.random.uniform(key_in, real.shape)
+        enters = real & (number >= S) & (u * (number + 1) < S)
+        order = jnp.cumsum(enters) - 1
+        enters = enters & (order < S)
+        offset = jax.random.randint(key_slot, (), 0, S)
+        scattered = (offset + order) % S
+        slot = jnp.where(real & (number < S), number, jnp.where(enters, scattered, S))
+        return Reservoir(
+            self.x.at[slot].set(x, mode="drop"),
+            self.log_target.at[slot].set(log_target, mode="drop"),
+            jnp.minimum(self.seen + jnp.sum(real, dtype=jnp.int32), _MANY - real.shape[0]),
+        )
+
+    def spread(self, key: PRNGKey, n: int) -> tuple[Int[Array, " n"], Bool[Array, " n"]]:
+        """``n`` slots spread evenly over the filled ones (all of them if fewer), and which are real."""
+        i = jnp.arange(n)
+        filled = self.filled
+        share = (i + jax.random.uniform(key, (n,))) / n
+        stratified = jnp.minimum((share * filled).astype(jnp.int32), jnp.maximum(filled - 1, 0))
+        few = filled <= n
+        return jnp.where(few, jnp.minimum(i, self.x.shape[0] - 1), stratified), jnp.where(few, i < filled, True)

@@ -1,0 +1,52 @@
+"""Option R: stepsizes that follow the improvement of each component's reward."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from natmix._hyper import real
+from natmix._rows import PerComponent
+from natmix.component_stepsizes._base import AbstractComponentStepsize, Rewards
+from natmix.mixture import Mixture
+
+
+class AdaptiveRow(eqx.Module):
+    """What is kept for each component."""
+
+    stepsize: Float[Array, " K"]
+    previous: Float[Array, " K"]
+
+
+class Adaptive(AbstractComponentStepsize):
+    """b <- min(increase * b, max) when the component's reward rose, else max(decrease * b, min).
+
+    The initial value is kept until two rewards are recorded and may lie outside [min, max].
+    """
+
+    stepsize: Array = real(0.1, "initial stepsize, or KL bound with T", low=0)
+    min_stepsize: Array = real(1e-3, "smallest adapted stepsize", low=0)
+    max_stepsize: Array = real(1.0, "largest adapted stepsize", low=0)
+    increase: Array = real(1.15, "factor after an improvement", low=1)
+    decrease: Array = real(0.85, "factor otherwise, ties included", low=0, high=1)
+
+    letter: ClassVar[str] = "R"
+    title: ClassVar[str] = "Adaptive"
+
+    def init(self, mixture: Mixture) -> PerComponent[AdaptiveRow]:
+        dtype = mixture.dtype
+        fresh = AdaptiveRow(self.stepsize.astype(dtype), jnp.zeros((), dtype))
+        return PerComponent.full(mixture.num_components, fresh)
+
+    def update(
+        self, state: PerComponent[AdaptiveRow], rewards: Rewards, updates: Int[Array, " K"]
+    ) -> tuple[PerComponent[AdaptiveRow], Float[Array, " K"]]:
+        old = state.value.stepsize
+        adapted = jnp.where(
+            rewards.last > state.value.previous,
+            jnp.minimum(self.increase * old, self.max_stepsize),
+            jnp.maximum(self.decrease * old, self.min_stepsize),
+        )
+        stepsize = jnp.where(rewards.records >= 2, adapted, old)
+        return state.set(AdaptiveRow(stepsize, rewards.last)), stepsize

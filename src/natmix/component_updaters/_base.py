@@ -1,0 +1,46 @@
+"""The contract of a component updater."""
+
+import abc
+from typing import NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._hyper import Option
+from natmix._records import NaturalGradient
+from natmix._types import Scalar
+from natmix.gaussians import AbstractGaussians
+
+
+class Proposal(NamedTuple):
+    """Updated Gaussians before it is known which of them are usable."""
+
+    gaussians: AbstractGaussians
+    ok: Bool[Array, " K"]
+
+
+class AbstractComponentUpdater(Option):
+    """Turns natural gradients and stepsizes into new Gaussians."""
+
+    @abc.abstractmethod
+    def propose(
+        self,
+        gaussians: AbstractGaussians,
+        natural_gradient: NaturalGradient,
+        stepsize: Float[Array, " K"],
+        updates: Int[Array, " K"],
+        temperature: Scalar,
+    ) -> Proposal:
+        """New Gaussians; a row that is not usable may hold anything."""
+
+    def update(
+        self,
+        gaussians: AbstractGaussians,
+        natural_gradient: NaturalGradient,
+        stepsize: Float[Array, " K"],
+        updates: Int[Array, " K"],
+        temperature: Scalar,
+    ) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
+        """New Gaussians and which updates succeeded; a failed one leaves its component alone."""
+        new, ok = self.propose(gaussians, natural_gradient, stepsize, updates, temperature)
+        ok = ok & natural_gradient.ok & new.finite()
+        return new.where(ok, gaussians), ok

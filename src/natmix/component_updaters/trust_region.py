@@ -1,0 +1,107 @@
+"""Option T: the longest natural-gradient step within a bound on the KL divergence."""
+
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._records import NaturalGradient
+from natmix._types import Scalar
+from natmix.component_updaters._base import AbstractComponentUpdater, Proposal
+from natmix.gaussians import AbstractGaussians
+
+_BISECTIONS = 28
+_LOG_RANGE = (-60.0, 60.0)
+
+
+class TrustRegion(AbstractComponentUpdater):
+    """The step of Eq. 4 with the largest b = 1/eta <= 1/T such that KL(new || old) <= stepsize.
+
+    Whitened and in the eigenbasis of A (eigenvalues l, gradient coordinates b) the new precision is
+    1 + l/eta, the mean step -b/(eta + l), and
+
+        KL(eta) = 1/2 sum_i [log(1 + x_i) - x_i/(1 + x_i) + (b_i/(eta + l_i))^2],  x_i = l_i/eta,
+
+    which falls as eta grows wherever the precision is positive definite. One eigen-decomposition
+    thus makes the search for eta a matter of D scalar terms.
+    """
+
+    letter: ClassVar[str] = "T"
+    title: ClassVar[str] = "Trust-Region"
+
+    def propose(
+        self,
+        gaussians: AbstractGaussians,
+        natural_gradient: NaturalGradient,
+        stepsize: Float[Array, " K"],
+        updates: Int[Array, " K"],
+        temperature: Scalar,
+    ) -> Proposal:
+        usable = natural_gradient.ok
+        A = gaussians.scaled(natural_gradient.curvature, jnp.where(usable, 1.0, 0.0).astype(stepsize.dtype))
+        eigenvalues, basis = gaussians.spectrum(A)
+        b = gaussians.into_basis(basis, jnp.where(usable[:, None], natural_gradient.gradient, 0))
+        step = solve_trust_region(eigenvalues, b, stepsize, temperature)
+        U = gaussians.factor(gaussians.from_spectrum(1 + eigenvalues / step.eta[:, None], basis))
+        shift = gaussians.from_basis(basis, -b / step.gap)
+        return Proposal(gaussians.moved(U, shift), step.ok)
+
+
+class TrustRegionStep(NamedTuple):
+    """The solution of the search, per component."""
+
+    eta: Float[Array, " K"]
+    gap: Float[Array, "K D"]
+    """eta + l, kept apart because it may be far smaller than both."""
+    kl: Float[Array, " K"]
+    ok: Bool[Array, " K"]
+
+
+def solve_trust_region(
+    eigenvalues: Float[Array, "K D"],
+    b: Float[Array, "K D"],
+    bound: Float[Array, " K"],
+    temperature: Scalar,
+) -> TrustRegionStep:
+    """The smallest eta >= T with a positive definite precision and KL <= bound."""
+    smallest = jnp.min(eigenvalues, axis=1)
+    base = jnp.maximum(temperature, -smallest)
+    above = eigenvalues + base[:, None]  # >= 0; exactly 0 for the critical eigenvalue
+
+    def kl_at(excess: Float[Array, " K"]) -> Float[Array, " K"]:
+        return _kl(eigenvalues, b, base + excess, above + excess[:, None])
+
+    full = kl_at(jnp.zeros_like(base))
+    full_step = (temperature > -smallest) & (full <= bound)
+    # Excess over the base, on a logarithmic scale relative to the size of the problem.
+    size = jnp.maximum(base, jnp.max(jnp.abs(b), axis=1))
+    size = jnp.maximum(size, jnp.max(jnp.abs(eigenvalues), axis=1))
+
+    def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        inside = kl_at(size * jnp.exp(middle)) <= bound  # False for NaN
+        return jnp.where(inside, low, middle), jnp.where(inside, middle, high)
+
+    low = jnp.full_like(base, _LOG_RANGE[0])
+    high = jnp.full_like(base, _LOG_RANGE[1])
+    low, high = jax.lax.fori_loop(0, _BISECTIONS, bisect, (low, high))
+    excess = jnp.where(full_step, 0, size * jnp.exp(high))
+    eta, gap = base + excess, above + excess[:, None]
+    kl = _kl(eigenvalues, b, eta, gap)
+    ok = (kl <= bound) & (bound > 0) & jnp.isfinite(eta) & jnp.all(gap > 0, axis=1)
+    return TrustRegionStep(eta, gap, kl, ok)
+
+
+def _kl(
+    eigenvalues: Float[Array, "K D"], b: Float[Array, "K D"], eta: Float[Array, " K"], gap: Float[Array, "K D"]
+) -> Float[Array, " K"]:
+    # x = l/eta and 1 + x = gap/eta; log(1 + x) - x/(1 + x) loses its digits for small x.
+    x = eigenvalues / eta[:, None]
+    ratio = gap / eta[:, None]
+    near = jnp.abs(x) < 0.02
+    series = x * x * (0.5 - x * (2 / 3 - x * (0.75 - x * 0.8)))
+    exact = jnp.where(jnp.abs(x) < 0.5, jnp.log1p(x), jnp.log(ratio)) - x / ratio
+    covariance = jnp.where(near, series, exact)
+    return 0.5 * jnp.sum(covariance + (b / gap) ** 2, axis=1)

@@ -1,0 +1,269 @@
+"""What every batch of Gaussians can do, whatever its covariances look like.
+
+K Gaussians N(m, S) with S = L L^T. Two kinds of coordinates are used:
+
+    y = L^-1 (x - m)        whitened: the Gaussian is N(0, I) there
+    A = L^T G L, a = L^T g  a curvature G and a gradient g seen from whitened coordinates
+
+A whitened symmetric matrix ("curvature") is a [K, D, D] array for full and a [K, D] array for
+diagonal covariances; the algebra on it is part of the interface, so estimators and updaters are
+written once. Everything stays accurate for ill-conditioned S because S never appears in it.
+"""
+
+import abc
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._blocks import block_rows, map_blocks, sum_blocks
+from natmix._linalg import einsum
+from natmix._types import Count
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+Curvature = Float[Array, "K D D"] | Float[Array, "K D"]
+
+
+class AbstractGaussians(eqx.Module):
+    """K Gaussians in D dimensions."""
+
+    mean: eqx.AbstractVar[Float[Array, "K D"]]
+
+    # Construction -------------------------------------------------------------------------------
+
+    @classmethod
+    @abc.abstractmethod
+    def from_covariance(cls, mean: Float[Array, "K D"], covariance: Float[Array, "K D D"]) -> Self:
+        """From dense covariances (their diagonals, for a diagonal representation)."""
+
+    @classmethod
+    @abc.abstractmethod
+    def isotropic(cls, mean: Float[Array, "K D"], scale: Float[Array, " K"]) -> Self:
+        """Covariances scale^2 I."""
+
+    # Shape --------------------------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        """K, padding included."""
+        return self.mean.shape[-2]
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.mean.shape[-1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The floating-point type."""
+        return self.mean.dtype
+
+    # Geometry -----------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def covariance(self) -> Float[Array, "K D D"]:
+        """Dense covariances S."""
+
+    @abc.abstractmethod
+    def half_log_det(self) -> Float[Array, " K"]:
+        """log |L| = 0.5 log |S|."""
+
+    @abc.abstractmethod
+    def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
+        """y = L^-1 (x - m) for every component and sample."""
+
+    @abc.abstractmethod
+    def colour(self, y: Float[Array, "K N D"]) -> Float[Array, "K N D"]:
+        """x = m + L y: turns standard normal draws into samples."""
+
+    @abc.abstractmethod
+    def colour_rows(self, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+        """x = m + L y with the component of each sample given."""
+
+    @abc.abstractmethod
+    def pull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """L^T v: a gradient seen from whitened coordinates."""
+
+    @abc.abstractmethod
+    def push(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """L v: a whitened step in the original coordinates."""
+
+    @abc.abstractmethod
+    def unpull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """L^-T v: the inverse of ``pull``."""
+
+    @abc.abstractmethod
+    def pull_curvature(self, G: Float[Array, "K D D"]) -> Curvature:
+        """A = L^T G L (of diag(G), for a diagonal representation)."""
+
+    @abc.abstractmethod
+    def unpull_curvature(self, A: Curvature) -> Float[Array, "K D D"]:
+        """G = L^-T A L^-1, dense."""
+
+    # Algebra of whitened curvatures -------------------------------------------------------------
+
+    @abc.abstractmethod
+    def scaled(self, A: Curvature, by: Float[Array, " K"]) -> Curvature:
+        """A times one number per component."""
+
+    @abc.abstractmethod
+    def plus_identity(self, A: Curvature) -> Curvature:
+        """I + A."""
+
+    @abc.abstractmethod
+    def square(self, A: Curvature) -> Curvature:
+        """A A."""
+
+    @abc.abstractmethod
+    def spectrum(self, A: Curvature) -> tuple[Float[Array, "K D"], Any]:
+        """Eigenvalues of A and the basis they belong to."""
+
+    @abc.abstractmethod
+    def into_basis(self, basis: Any, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """Coordinates of v in an eigenbasis."""
+
+    @abc.abstractmethod
+    def from_basis(self, basis: Any, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """The inverse of ``into_basis``."""
+
+    @abc.abstractmethod
+    def from_spectrum(self, values: Float[Array, "K D"], basis: Any) -> Curvature:
+        """The curvature with these eigenvalues."""
+
+    @abc.abstractmethod
+    def factor(self, P: Curvature) -> Curvature:
+        """U with P = U U^T (upper triangular), NaN where P is not positive definite."""
+
+    @abc.abstractmethod
+    def solve(self, U: Curvature, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """P^-1 v with P = U U^T."""
+
+    @abc.abstractmethod
+    def moved(self, U: Curvature, shift: Float[Array, "K D"]) -> Self:
+        """Gaussians with whitened precision U U^T and mean m + L shift."""
+
+    # Regression on quadratic features (MORE) ----------------------------------------------------
+
+    @abc.abstractmethod
+    def features(self, y: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        """Quadratic and linear features, orthonormal under N(0, I); without the constant."""
+
+    @abc.abstractmethod
+    def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Curvature, Float[Array, "K D"]]:
+        """Hessian and gradient at y = 0 averaged over N(0, I) of the fitted quadratic."""
+
+    # Stein's moments ----------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _cross_moment(
+        self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
+    ) -> Float[Array, "K D D"] | Float[Array, "K D"]:
+        """sum_n w y v^T (its diagonal, for a diagonal representation)."""
+
+    @abc.abstractmethod
+    def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Curvature:
+        """sum_n w y y^T."""
+
+    @abc.abstractmethod
+    def _finish_cross(self, M: Float[Array, "K D D"] | Float[Array, "K D"]) -> Curvature:
+        """The symmetric part of M L."""
+
+    @abc.abstractmethod
+    def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
+        """sum_k r L^-T y."""
+
+    # What follows is written once ---------------------------------------------------------------
+
+    def _rows_per_block(self) -> int:
+        return block_rows(2 * self.capacity * self.dim)
+
+    def log_prob(self, x: Float[Array, "N D"], count: Count | None = None) -> Float[Array, "N K"]:
+        """log N(x; m, S) of every sample under every component."""
+        offset = self.half_log_det() + 0.5 * self.dim * LOG_2PI
+
+        def block(x: Float[Array, "B D"]) -> Float[Array, "B K"]:
+            y = self.whiten(x)
+            return (-0.5 * jnp.sum(y * y, axis=-1) - offset[:, None]).T
+
+        return map_blocks(block, (x,), self._rows_per_block(), count)
+
+    def mixture_log_prob(
+        self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> Float[Array, " N"]:
+        """log sum_k w_k N(x; m, S), without keeping an N x K array."""
+        offset = self.half_log_det() + 0.5 * self.dim * LOG_2PI - log_weights
+
+        def block(x: Float[Array, "B D"]) -> Float[Array, " B"]:
+            y = self.whiten(x)
+            return jax.nn.logsumexp(-0.5 * jnp.sum(y * y, axis=-1) - offset[:, None], axis=0)
+
+        return map_blocks(block, (x,), self._rows_per_block(), count)
+
+    def mixture_score(
+        self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> Float[Array, "N D"]:
+        """grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
+
+        def block(r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
+            return -self._pulled_sum(self.whiten(x), r)
+
+        return map_blocks(block, (responsibilities, x), self._rows_per_block(), count)
+
+    def stein(
+        self,
+        weights: Float[Array, "N K"],
+        x: Float[Array, "N D"],
+        gradients: Float[Array, "N D"],
+        count: Count | None = None,
+    ) -> tuple[Curvature, Float[Array, "K D"]]:
+        """Weighted sums of y (grad R)^T and of grad R, both seen from whitened coordinates.
+
+        Expected Hessian and gradient by Stein's lemma (Eq. 7 and Eq. 6 of the paper):
+        L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L.
+        """
+
+        def block(
+            w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]
+        ) -> tuple[Array, Array]:
+            return self._cross_moment(self.whiten(x), w, v), einsum("bk,bd->kd", w, v)
+
+        moment, gradient = sum_blocks(block, (weights, x, gradients), self._rows_per_block(), count)
+        return self._finish_cross(moment), self.pull(gradient)
+
+    def score_moments(
+        self, weights: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> tuple[Curvature, Float[Array, "K D"]]:
+        """Weighted sums of y y^T - I and of y: derivatives of E[c] when the weights hold c."""
+
+        def block(w: Float[Array, "B K"], x: Float[Array, "B D"]) -> tuple[Array, Array, Array]:
+            y = self.whiten(x)
+            return self._own_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)
+
+        second, first, total = sum_blocks(block, (weights, x), self._rows_per_block(), count)
+        identity = self.plus_identity(jnp.zeros_like(second))
+        return second - self.scaled(identity, total), first
+
+    def entropy(self) -> Float[Array, " K"]:
+        """0.5 log |2 pi e S|."""
+        return self.half_log_det() + 0.5 * self.dim * (1 + LOG_2PI)
+
+    def where(self, mask: Bool[Array, " K"], other: Self) -> Self:
+        """Rows of self where ``mask`` holds, of ``other`` elsewhere."""
+        return jax.tree.map(
+            lambda a, b: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), self, other
+        )
+
+    def finite(self) -> Bool[Array, " K"]:
+        """Which rows hold only finite numbers and a positive scale."""
+        leaves = [
+            jnp.all(jnp.isfinite(a.reshape(a.shape[0], -1)), axis=1) for a in jax.tree.leaves(self)
+        ]
+        return jnp.all(jnp.stack(leaves), axis=0) & jnp.isfinite(self.half_log_det())
+
+    def take(self, rows: Int[Array, " K2"]) -> Self:
+        """Some rows."""
+        return jax.tree.map(lambda a: a[rows], self)

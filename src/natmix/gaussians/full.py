@@ -1,0 +1,135 @@
+"""Gaussians with full covariances, kept as L and L^-1."""
+
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from natmix._blocks import block_rows, map_blocks
+from natmix._linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
+from natmix.gaussians._base import AbstractGaussians
+
+
+class FullGaussians(AbstractGaussians):
+    """K Gaussians with dense covariances S = L L^T.
+
+    Both factors are kept: densities need L^-1 (a product with it is far faster than a triangular
+    solve against all samples), draws and pulled gradients need L.
+    """
+
+    mean: Float[Array, "K D"]
+    scale_tril: Float[Array, "K D D"]
+    inverse_tril: Float[Array, "K D D"]
+
+    @classmethod
+    def from_scale_tril(cls, mean: Float[Array, "K D"], scale_tril: Float[Array, "K D D"]) -> Self:
+        """From lower Cholesky factors L."""
+        return cls(mean, scale_tril, triangular_inverse(scale_tril))
+
+    @classmethod
+    def from_covariance(cls, mean: Float[Array, "K D"], covariance: Float[Array, "K D D"]) -> Self:
+        return cls.from_scale_tril(mean, jnp.linalg.cholesky(covariance))
+
+    @classmethod
+    def isotropic(cls, mean: Float[Array, "K D"], scale: Float[Array, " K"]) -> Self:
+        eye = jnp.eye(mean.shape[-1], dtype=mean.dtype)
+        return cls(mean, scale[:, None, None] * eye, eye / scale[:, None, None])
+
+    def covariance(self) -> Float[Array, "K D D"]:
+        return einsum("kij,klj->kil", self.scale_tril, self.scale_tril)
+
+    def half_log_det(self) -> Float[Array, " K"]:
+        return jnp.sum(jnp.log(jnp.diagonal(self.scale_tril, axis1=-2, axis2=-1)), axis=-1)
+
+    def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
+        return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)
+
+    def colour(self, y: Float[Array, "K N D"]) -> Float[Array, "K N D"]:
+        return self.mean[:, None] + einsum("knj,kij->kni", y, self.scale_tril)
+
+    def colour_rows(self, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+        def block(y: Float[Array, "B D"], rows: Int[Array, " B"]) -> Float[Array, "B D"]:
+            return self.mean[rows] + einsum("nj,nij->ni", y, self.scale_tril[rows])
+
+        return map_blocks(block, (y, rows), block_rows(self.dim**2))
+
+    def pull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        return einsum("kij,ki->kj", self.scale_tril, v)
+
+    def push(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        return einsum("kij,kj->ki", self.scale_tril, v)
+
+    def unpull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        return einsum("kij,ki->kj", self.inverse_tril, v)
+
+    def pull_curvature(self, G: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+        return symmetrise(einsum("kij,kil,klm->kjm", self.scale_tril, G, self.scale_tril))
+
+    def unpull_curvature(self, A: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+        return symmetrise(einsum("kij,kil,klm->kjm", self.inverse_tril, A, self.inverse_tril))
+
+    def scaled(self, A: Float[Array, "K D D"], by: Float[Array, " K"]) -> Float[Array, "K D D"]:
+        return A * by[:, None, None]
+
+    def plus_identity(self, A: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+        return A + jnp.eye(self.dim, dtype=A.dtype)
+
+    def square(self, A: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+        return einsum("kij,kjl->kil", A, A)
+
+    def spectrum(self, A: Float[Array, "K D D"]) -> tuple[Float[Array, "K D"], Float[Array, "K D D"]]:
+        return jnp.linalg.eigh(A, symmetrize_input=False)
+
+    def into_basis(self, basis: Float[Array, "K D D"], v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        return einsum("kij,ki->kj", basis, v)
+
+    def from_basis(self, basis: Float[Array, "K D D"], v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        return einsum("kij,kj->ki", basis, v)
+
+    def from_spectrum(
+        self, values: Float[Array, "K D"], basis: Float[Array, "K D D"]
+    ) -> Float[Array, "K D D"]:
+        return symmetrise(einsum("kij,kj,klj->kil", basis, values, basis))
+
+    def factor(self, P: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+        return upper_cholesky(P)
+
+    def solve(self, U: Float[Array, "K D D"], v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        half = jax.scipy.linalg.solve_triangular(U, v[..., None], lower=False)
+        return jax.scipy.linalg.solve_triangular(U, half, lower=False, trans=1)[..., 0]
+
+    def moved(self, U: Float[Array, "K D D"], shift: Float[Array, "K D"]) -> Self:
+        # S' = L (U U^T)^-1 L^T, so L'^-1 = U^T L^-1 is lower triangular. L' is its inverse rather
+        # than the product L U^-T: the two factors then never drift apart over many updates.
+        inverse = jnp.tril(einsum("kji,kjl->kil", U, self.inverse_tril))
+        return type(self)(self.mean + self.push(shift), triangular_inverse(inverse), inverse)
+
+    def features(self, y: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        rows, cols = np.tril_indices(self.dim, -1)
+        squares = (y * y - 1) / np.sqrt(2).astype(y.dtype)
+        return jnp.concatenate([squares, y[:, rows] * y[:, cols], y], axis=1)
+
+    def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
+        D = self.dim
+        rows, cols = np.tril_indices(D, -1)
+        diagonal, cross, linear = jnp.split(coefficients, [D, D + len(rows)], axis=1)
+        hessian = jnp.zeros((coefficients.shape[0], D, D), coefficients.dtype)
+        hessian = hessian.at[:, rows, cols].set(cross).at[:, cols, rows].set(cross)
+        d = np.arange(D)
+        return hessian.at[:, d, d].set(np.sqrt(2).astype(diagonal.dtype) * diagonal), linear
+
+    def _cross_moment(
+        self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
+    ) -> Float[Array, "K D D"]:
+        return einsum("kni,nj->kij", y * w.T[:, :, None], v)
+
+    def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Float[Array, "K D D"]:
+        return einsum("kni,knj->kij", y * w.T[:, :, None], y)
+
+    def _finish_cross(self, M: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+        return symmetrise(einsum("kij,kjl->kil", M, self.scale_tril))
+
+    def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
+        return einsum("kni,kij->nj", y * r.T[:, :, None], self.inverse_tril)

@@ -1,0 +1,51 @@
+"""The contract of an estimator."""
+
+import abc
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from natmix._hyper import Option
+from natmix._importance import ImportanceWeights, importance_weights, own_weights
+from natmix._records import Batch, NaturalGradient
+from natmix._types import PyTree, Scalar
+from natmix.mixture import Mixture
+
+
+class AbstractNgEstimator(Option):
+    """Estimates G = -E[hess R] and g = -E[grad R] of R = log p~ - T log q under each component."""
+
+    needs_gradient: ClassVar[bool]
+    """Whether the target's gradient is asked for."""
+
+    @abc.abstractmethod
+    def init(self, mixture: Mixture) -> PyTree:
+        """The state before the first iteration."""
+
+    @abc.abstractmethod
+    def estimate(
+        self, state: PyTree, mixture: Mixture, batch: Batch, temperature: Scalar, zero_penalty: Scalar
+    ) -> NaturalGradient:
+        """Natural gradients of all components."""
+
+    @abc.abstractmethod
+    def feedback(self, state: PyTree, success: Bool[Array, " K"]) -> PyTree:
+        """Learn which component updates succeeded."""
+
+
+def estimator_weights(batch: Batch, self_normalised: bool, own_samples_only: bool) -> ImportanceWeights:
+    """The weights both estimators use."""
+    if own_samples_only:
+        return own_weights(batch, self_normalised=self_normalised)
+    return importance_weights(batch.log_components, batch, self_normalised=self_normalised)
+
+
+def responsibilities_and_log_density(
+    log_components: Float[Array, "N K"], log_weights: Float[Array, " K"]
+) -> tuple[Float[Array, "N K"], Float[Array, " N"]]:
+    """q(o|x) and log q(x)."""
+    joint = log_components + log_weights
+    log_q = jax.nn.logsumexp(joint, axis=1)
+    return jnp.exp(joint - log_q[:, None]), log_q

@@ -1,0 +1,64 @@
+"""Option S: first-order estimates by Stein's lemma."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from natmix._hyper import flag
+from natmix._records import Batch, NaturalGradient
+from natmix._types import Scalar
+from natmix.gaussians._base import Curvature
+from natmix.mixture import Mixture
+from natmix.ng_estimators._base import (
+    AbstractNgEstimator,
+    estimator_weights,
+    responsibilities_and_log_density,
+)
+
+
+class Stein(AbstractNgEstimator):
+    """E[grad R] by Monte Carlo (Eq. 6) and E[hess R] = E[S^-1 (x - m) grad R^T] (Eq. 7), symmetrised.
+
+    Where the target's density is zero there is no gradient; the fall of the log density at the
+    border enters by the score function instead, with a fall of ``zero_penalty`` nats:
+    grad E[c] = E[c S^-1 (x - m)], and likewise the Hessian.
+    """
+
+    self_normalised: bool = flag(True, "importance weights sum to one per component")
+    own_samples_only: bool = flag(False, "a component learns from its own new samples alone")
+
+    letter: ClassVar[str] = "S"
+    title: ClassVar[str] = "Stein"
+    needs_gradient: ClassVar[bool] = True
+
+    def init(self, mixture: Mixture) -> None:
+        return None
+
+    def estimate(
+        self, state: None, mixture: Mixture, batch: Batch, temperature: Scalar, zero_penalty: Scalar
+    ) -> NaturalGradient:
+        assert batch.gradient is not None
+        gaussians = mixture.components
+        r, _ = responsibilities_and_log_density(batch.log_components, mixture.log_weights)
+        score = gaussians.mixture_score(r, batch.x, batch.count)
+        grad_ratio = jnp.where(batch.valid[:, None], batch.gradient - temperature * score, 0)
+        weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
+        hessian, gradient = gaussians.stein(weights.values, batch.x, grad_ratio, batch.count)
+
+        def fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
+            c = jnp.where(batch.zero[:, None], -zero_penalty * weights.values, 0)
+            return gaussians.score_moments(c, batch.x, batch.count)
+
+        def no_fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
+            return jnp.zeros_like(hessian), jnp.zeros_like(gradient)
+
+        hessian_0, gradient_0 = jax.lax.cond(jnp.any(batch.zero), fall, no_fall, None)
+        size = jnp.exp(weights.log_scale)
+        A = -gaussians.scaled(hessian + hessian_0, size)
+        a = -(gradient + gradient_0) * size[:, None]
+        return NaturalGradient(A, a, weights.ok)
+
+    def feedback(self, state: None, success: Bool[Array, " K"]) -> None:
+        return None

@@ -1,0 +1,169 @@
+"""The contract of a sample selector, and the parts both options share."""
+
+import abc
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._hyper import Option, ratio, whole
+from natmix._records import Batch, Draws
+from natmix._types import Count, PRNGKey
+from natmix.mixture import Mixture
+from natmix.sample_selectors._reuse import Ring
+
+
+class AbstractSampleSelector(Option):
+    """Selects the samples of an iteration.
+
+    The newest floor(reuse_ratio * desired_samples) * K samples are reused. Their effective sample
+    size decides how many new ones are drawn (Section 3.1); the background density z covers all.
+    """
+
+    desired_samples: int = whole(100, "effective samples wanted", low=1)
+    reuse_ratio: float = ratio(0.0, "old samples reused, as a multiple of desired_samples per component", low=0)
+    min_new_samples: int = whole(1, "least new samples (the paper's text: 0, its tables: 1)", low=0)
+    max_age: int = whole(16, "iterations after which a sample is no longer reused", low=2)
+
+    @abc.abstractmethod
+    def max_draws(self, rows: int) -> int:
+        """The most new samples an iteration may need with ``rows`` component rows."""
+
+    @abc.abstractmethod
+    def effective_samples(self, log_components: Float[Array, "R K"], log_z: Array, mixture: Mixture) -> Array:
+        """n_eff of old samples: per component, or one number."""
+
+    @abc.abstractmethod
+    def draw(
+        self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Array
+    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Bool[Array, " N"]]:
+        """New samples, the rows they come from, and which of them are wanted."""
+
+    @property
+    def reused_per_row(self) -> int:
+        """Slots of the ring per component row."""
+        return math.floor(self.reuse_ratio * self.desired_samples)
+
+    def init(self, mixture: Mixture, needs_gradient: bool) -> Ring | None:
+        """The ring of old samples, if any are reused."""
+        if self.reused_per_row == 0:
+            return None
+        return Ring.empty(mixture, self.reused_per_row, self.max_age, needs_gradient)
+
+    def resized(self, state: Ring | None, old_rows: int, new_rows: int) -> Ring | None:
+        """The state for another number of component rows; a ring can only grow."""
+        if state is None:
+            return None
+        return state.resized(old_rows, new_rows, self.reused_per_row, self.max_age)
+
+    def ask(
+        self, state: Ring | None, key: PRNGKey, iteration: Count, mixture: Mixture, ids: Int[Array, " K"]
+    ) -> Draws:
+        """New samples, those wanted in front."""
+        n_eff = self._n_eff_of_old(state, iteration, mixture)
+        x, source, wanted = self.draw(key, mixture, ids, n_eff)
+        return Draws(*_to_front(wanted, x, source), jnp.sum(wanted, dtype=jnp.int32))
+
+    def _n_eff_of_old(self, state: Ring | None, iteration: Count, mixture: Mixture) -> Array:
+        if state is None:
+            return self.effective_samples(
+                jnp.full((1, mixture.num_components), -jnp.inf, mixture.dtype),
+                jnp.zeros(1, mixture.dtype),
+                mixture,
+            )
+        old = state.newest(self._wanted(mixture), iteration, self.max_age, mixture.num_components)
+        R = old.x.shape[0]
+        log_z = state.log_background(old.x, old.gaussian, old.real, jnp.asarray(R))
+        usable = old.real & (old.log_target < jnp.inf)
+        log_q = jnp.where(usable[:, None], mixture.components.log_prob(old.x), -jnp.inf)
+        return self.effective_samples(log_q, jnp.where(old.real, log_z, 0), mixture)
+
+    def _wanted(self, mixture: Mixture) -> Count:
+        return self.reused_per_row * jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32)
+
+    def tell(
+        self,
+        state: Ring | None,
+        draws: Draws,
+        log_density: Float[Array, " N"],
+        gradient: Float[Array, "N D"] | None,
+        iteration: Count,
+        mixture: Mixture,
+        zero_penalty: Array,
+    ) -> tuple[Ring | None, Batch]:
+        """All samples of the iteration with everything the estimators need to know about them."""
+        K = mixture.num_components
+        new = jnp.arange(draws.x.shape[0]) < draws.count
+        if state is None:
+            x, raw, slope, source, real, count = draws.x, log_density, gradient, draws.source, new, draws.count
+            log_components = mixture.components.log_prob(x, count)
+            drawn = jnp.zeros(K, x.dtype).at[source].add(new.astype(x.dtype))
+            log_share = jnp.log(drawn) - jnp.log(jnp.maximum(count, 1).astype(x.dtype))
+            log_z = jax.nn.logsumexp(log_components + log_share, axis=1)
+        else:
+            old = state.newest(self._wanted(mixture), iteration, self.max_age, K)
+            state = state.remember(mixture.components, iteration, self.max_age)
+            here = (iteration % self.max_age) * K + draws.source
+            real = jnp.concatenate([old.real, new])
+            columns = [
+                jnp.concatenate([old.x, draws.x]),
+                jnp.concatenate([old.log_target, log_density]),
+                jnp.concatenate([old.gaussian, here]),
+                jnp.concatenate([jnp.full(old.real.shape, -1, jnp.int32), draws.source]),
+            ]
+            if gradient is not None and old.gradient is not None:
+                columns.append(jnp.concatenate([old.gradient, gradient]))
+            x, raw, gaussian, source, *rest = _to_front(real, *columns)
+            slope = rest[0] if rest else None
+            count = jnp.sum(real, dtype=jnp.int32)
+            real = jnp.arange(x.shape[0]) < count
+            log_z = state.log_background(x, gaussian, real, count)
+            log_components = mixture.components.log_prob(x, count)
+            keep = new & (log_density < jnp.inf)
+            state = state.push(draws, log_density, gradient, keep, iteration)
+        return state, _batch(x, raw, slope, source, real, count, log_z, log_components, zero_penalty)
+
+
+def _batch(
+    x: Array,
+    raw: Array,
+    slope: Array | None,
+    source: Array,
+    real: Array,
+    count: Count,
+    log_z: Array,
+    log_components: Array,
+    zero_penalty: Array,
+) -> Batch:
+    valid = real & (raw < jnp.inf)  # NaN and +inf are not
+    zero = valid & (raw == -jnp.inf)
+    if slope is not None:
+        usable = jnp.all(jnp.isfinite(slope), axis=1)
+        valid = valid & (usable | zero)
+        slope = jnp.where((valid & ~zero)[:, None], slope, 0)
+    finite = valid & ~zero
+    worst = jnp.min(jnp.where(finite, raw, jnp.inf))
+    floor = jnp.where(jnp.any(finite), worst, 0) - zero_penalty
+    log_target = jnp.where(finite, raw, jnp.where(zero, floor, 0))
+    return Batch(
+        x=jnp.where(real[:, None], x, 0),
+        log_target=log_target,
+        gradient=slope,
+        log_background=jnp.where(real, log_z, 0),
+        log_components=log_components,
+        source=jnp.where(real, source, -1),
+        valid=valid,
+        zero=zero,
+        count=count,
+    )
+
+
+def _to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
+    """Rows where ``mask`` holds first, in their order; what follows means nothing."""
+    n = mask.shape[0]
+    target = jnp.where(mask, jnp.cumsum(mask) - 1, n)
+    order = jnp.zeros(n, jnp.int32).at[target].set(jnp.arange(n, dtype=jnp.int32), mode="drop")
+    return tuple(a[order] for a in arrays)
+
+

@@ -1,0 +1,42 @@
+"""Option M: samples from every component."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._importance import effective_sample_size
+from natmix._types import PRNGKey
+from natmix.mixture import Mixture
+from natmix.sample_selectors._base import AbstractSampleSelector
+
+
+class FromComponents(AbstractSampleSelector):
+    """Draws max(min_new_samples, desired_samples - floor(n_eff(o))) samples from every component o."""
+
+    letter: ClassVar[str] = "M"
+    title: ClassVar[str] = "Component-Based"
+
+    def max_draws(self, rows: int) -> int:
+        return max(self.desired_samples, self.min_new_samples) * rows
+
+    def effective_samples(
+        self, log_components: Float[Array, "R K"], log_z: Float[Array, " R"], mixture: Mixture
+    ) -> Float[Array, " K"]:
+        return effective_sample_size(log_components - log_z[:, None])
+
+    def draw(
+        self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Float[Array, " K"]
+    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Bool[Array, " N"]]:
+        n, K, D = self.max_draws(1), mixture.num_components, mixture.dim
+        missing = self.desired_samples - jnp.floor(n_eff).astype(jnp.int32)
+        exists = mixture.log_weights > -jnp.inf
+        number = jnp.where(exists, jnp.maximum(missing, self.min_new_samples), 0)
+        # Noise depends on the component's identity, not on its row or on padding.
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(ids)
+        noise = jax.vmap(lambda k: jax.random.normal(k, (n, D), mixture.dtype))(keys)
+        x = mixture.components.colour(noise).reshape(K * n, D)
+        source = jnp.repeat(jnp.arange(K, dtype=jnp.int32), n)
+        wanted = (jnp.arange(n) < number[:, None]).reshape(-1)
+        return x, source, wanted

@@ -1,0 +1,48 @@
+"""Option P: samples from the mixture."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix._hyper import flag
+from natmix._importance import effective_sample_size
+from natmix._types import PRNGKey, Scalar
+from natmix.mixture import Mixture, draw_rows
+from natmix.sample_selectors._base import AbstractSampleSelector
+
+
+class FromMixture(AbstractSampleSelector):
+    """Draws max(min_new_samples, desired - floor(n_eff)) samples from the mixture.
+
+    ``desired_samples`` is the whole mixture's number, as in the paper's tables; with
+    ``per_component`` it is multiplied by the number of components, as in its text.
+    """
+
+    per_component: bool = flag(False, "multiply desired_samples by the number of components")
+
+    letter: ClassVar[str] = "P"
+    title: ClassVar[str] = "Mixture-Based"
+
+    def max_draws(self, rows: int) -> int:
+        return max(self.desired_samples * (rows if self.per_component else 1), self.min_new_samples)
+
+    def effective_samples(
+        self, log_components: Float[Array, "R K"], log_z: Float[Array, " R"], mixture: Mixture
+    ) -> Scalar:
+        log_q = jax.nn.logsumexp(log_components + mixture.log_weights, axis=1)
+        return effective_sample_size(log_q - log_z)
+
+    def draw(
+        self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Scalar
+    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Bool[Array, " N"]]:
+        n, D = self.max_draws(mixture.num_components), mixture.dim
+        K = jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32) if self.per_component else 1
+        missing = self.desired_samples * K - jnp.floor(n_eff).astype(jnp.int32)
+        wanted = jnp.arange(n) < jnp.maximum(missing, self.min_new_samples)
+        # One key per sample: more room for samples does not change the first ones.
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(n))
+        rows = jax.vmap(lambda k: draw_rows(k, mixture.log_weights, 1)[0])(keys)
+        noise = jax.vmap(lambda k: jax.random.normal(jax.random.fold_in(k, 1), (D,), mixture.dtype))(keys)
+        return mixture.components.colour_rows(noise, rows), rows, wanted

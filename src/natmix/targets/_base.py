@@ -1,0 +1,54 @@
+"""The contract of a target."""
+
+import abc
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from natmix._records import Evaluation
+from natmix._types import Count, PRNGKey
+
+if TYPE_CHECKING:
+    from natmix._result import Result
+
+
+class TargetError(RuntimeError):
+    """The target could not be evaluated.
+
+    Attributes:
+        result: what the run had reached before, if it had started.
+    """
+
+    result: "Result | None" = None
+
+
+class AbstractTarget(eqx.Module):
+    """An unnormalised log density on D-dimensional space."""
+
+    dim: eqx.AbstractVar[int]
+
+    @property
+    @abc.abstractmethod
+    def has_gradient(self) -> bool:
+        """Whether gradients can be had."""
+
+    @property
+    @abc.abstractmethod
+    def inside_jax(self) -> bool:
+        """Whether `evaluate` can be traced; otherwise it is called on the host between steps."""
+
+    @abc.abstractmethod
+    def evaluate(
+        self, key: PRNGKey, x: Float[Array, "Q D"], count: Count | int, needs_gradient: bool
+    ) -> Evaluation:
+        """The log density, and its gradient if needed, at the first ``count`` points."""
+
+
+def check_dim(dim: Any) -> int:
+    """A usable number of dimensions."""
+    import numpy as np
+
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
+        raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}.")
+    return int(dim)

@@ -1,0 +1,80 @@
+"""Targets written in JAX."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natmix._blocks import map_blocks
+from natmix._records import Evaluation
+from natmix._types import Count, PRNGKey
+from natmix.targets._base import AbstractTarget, check_dim
+
+
+class JaxTarget(AbstractTarget):
+    """A JAX function giving the log density.
+
+    Attributes:
+        fn: ``fn(x)``, of one point [D] or, if ``batched``, of points [N, D]; with ``stochastic`` it is
+            ``fn(key, x)``, and every point (every block of points, if ``batched``) gets a key of its own.
+        dim: D.
+        batched: whether ``fn`` takes many points and returns as many values.
+        returns_gradient: whether ``fn`` returns (value, gradient); otherwise JAX differentiates it.
+        stochastic: whether ``fn`` takes a key (minibatches).
+        batch_size: points evaluated at once.
+    """
+
+    fn: Callable[..., Any]
+    dim: int = eqx.field(static=True, converter=check_dim)
+    batched: bool = eqx.field(static=True, default=False)
+    returns_gradient: bool = eqx.field(static=True, default=False)
+    stochastic: bool = eqx.field(static=True, default=False)
+    batch_size: int = eqx.field(static=True, default=1024)
+
+    @property
+    def has_gradient(self) -> bool:
+        return True
+
+    @property
+    def inside_jax(self) -> bool:
+        return True
+
+    def evaluate(
+        self, key: PRNGKey, x: Float[Array, "Q D"], count: Count | int, needs_gradient: bool
+    ) -> Evaluation:
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(x.shape[0]))
+        block = self._many if self.batched else self._each
+
+        def evaluate(keys: Array, x: Array) -> tuple[Array, Array | None]:
+            value, gradient = block(keys, x, needs_gradient)
+            value = value.astype(x.dtype)
+            return value, None if gradient is None else gradient.astype(x.dtype)
+
+        return Evaluation(*map_blocks(evaluate, (keys, x), self.batch_size, count))
+
+    def _call(self, key: PRNGKey, x: Array) -> Any:
+        return self.fn(key, x) if self.stochastic else self.fn(x)
+
+    def _value(self, key: PRNGKey, x: Array) -> Array:
+        out = self._call(key, x)
+        return out[0] if self.returns_gradient else out
+
+    def _each(self, keys: Array, x: Array, needs_gradient: bool) -> tuple[Array, Array | None]:
+        if not needs_gradient:
+            return jax.vmap(self._value)(keys, x), None
+        if self.returns_gradient:
+            return jax.vmap(self._call)(keys, x)
+        return jax.vmap(jax.value_and_grad(self._value, argnums=1))(keys, x)
+
+    def _many(self, keys: Array, x: Array, needs_gradient: bool) -> tuple[Array, Array | None]:
+        key = keys[0]
+        if not needs_gradient:
+            return self._value(key, x), None
+        if self.returns_gradient:
+            return self._call(key, x)
+        value, pull = jax.vjp(lambda x: self._value(key, x), x)
+        # Rows do not depend on each other, so the gradient of the sum holds every row's gradient.
+        return value, pull(jnp.ones_like(value))[0]

@@ -1,0 +1,47 @@
+"""Option N: a stepsize that follows the improvement of the lower bound."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from natmix._hyper import real
+from natmix._types import Count, Scalar
+from natmix.mixture import Mixture
+from natmix.weight_stepsizes._base import AbstractWeightStepsize
+
+
+class AdaptiveState(eqx.Module):
+    """The stepsize and the objective one iteration earlier."""
+
+    stepsize: Scalar
+    previous: Scalar
+
+
+class Adaptive(AbstractWeightStepsize):
+    """b <- min(increase * b, max) when the objective rose, else max(decrease * b, min).
+
+    The initial value is kept until two objectives are known and may lie outside [min, max].
+    """
+
+    stepsize: Array = real(1.0, "initial stepsize, or KL bound with O", low=0)
+    min_stepsize: Array = real(1e-5, "smallest adapted stepsize", low=0)
+    max_stepsize: Array = real(4.0, "largest adapted stepsize", low=0)
+    increase: Array = real(1.15, "factor after an improvement", low=1)
+    decrease: Array = real(0.85, "factor otherwise, ties included", low=0, high=1)
+
+    letter: ClassVar[str] = "N"
+    title: ClassVar[str] = "Adaptive"
+
+    def init(self, mixture: Mixture) -> AdaptiveState:
+        return AdaptiveState(self.stepsize.astype(mixture.dtype), jnp.zeros((), mixture.dtype))
+
+    def update(self, state: AdaptiveState, objective: Scalar, updates: Count) -> tuple[AdaptiveState, Scalar]:
+        adapted = jnp.where(
+            objective > state.previous,
+            jnp.minimum(self.increase * state.stepsize, self.max_stepsize),
+            jnp.maximum(self.decrease * state.stepsize, self.min_stepsize),
+        )
+        stepsize = jnp.where(updates >= 2, adapted, state.stepsize)
+        return AdaptiveState(stepsize, objective), stepsize
