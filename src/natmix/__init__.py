@@ -2,6 +2,8 @@
 
 from natmix._algorithm import GMMVI, Info, State
 from natmix._codenames import MODULES
+from natmix._fit import fit
+from natmix._result import Result
 from natmix._version import __version__
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.mixture import Estimate, Mixture
@@ -17,7 +19,9 @@ __all__ = [
     "Info",
     "JaxTarget",
     "Mixture",
+    "Result",
     "State",
     "TargetError",
     "__version__",
+    "fit",
 ]

@@ -260,6 +260,13 @@ class GMMVI(eqx.Module):
         )
         return new_state, _strong(info)
 
+    def next_evaluations_at_most(self, state: State) -> Count:
+        """A bound on the evaluations of the target in the next step."""
+        components = jnp.sum(state.mixture.log_weights > -jnp.inf, dtype=jnp.int32)
+        adds = self.component_adaptation.wants_to_add(state.iteration, state.mixture)
+        extra = jnp.where(adds, self.component_adaptation.num_candidates(), 0)
+        return self.sample_selector.next_draws_at_most(components) + extra
+
     def needs_room(self, state: State) -> Flag:
         """Whether the next step may want to add a component and finds no free row."""
         full = jnp.all(state.mixture.log_weights > -jnp.inf)

@@ -1,5 +1,7 @@
 """The Gaussian mixture: what a fit returns, useful by itself."""
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -8,9 +10,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+from numpy.typing import ArrayLike
 
 from natmix._linalg import einsum, symmetrise
+from natmix._square_root import (
+    component_std,
+    condition_on_first,
+    gaussian_kl,
+    multiply,
+    scale_tril,
+    triangularise,
+)
 from natmix._types import PRNGKey
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 
@@ -96,19 +107,21 @@ class Mixture(eqx.Module):
 
     def __repr__(self) -> str:
         kind = "diagonal" if self.is_diagonal else "full"
+        if not hasattr(self.log_weights, "shape") or not hasattr(self.means, "shape"):
+            return f"Mixture({kind}, without arrays)"  # after eqx.filter or a jax.tree.map
         return f"Mixture({self.num_components} components, {self.dim} dimensions, {kind}, {self.dtype})"
 
     # Densities ----------------------------------------------------------------------------------
 
     def component_log_prob(self, x: ArrayLike) -> Float[Array, "*N K"]:
-        """log q(x|o) of a point [D] or of points [..., D] under every component."""
+        """Log density q(x|o) of a point [D] or of points [..., D] under every component."""
         points, shape = self._points(x)
-        return self.components.log_prob(points).reshape(*shape, -1)
+        return _component_log_prob(self, points).reshape(*shape, -1)
 
     def log_prob(self, x: ArrayLike) -> Float[Array, "*N"]:
-        """log q(x) of a point [D] or of points [..., D]."""
+        """Log density q(x) of a point [D] or of points [..., D]."""
         points, shape = self._points(x)
-        return self.components.mixture_log_prob(self.log_weights, points).reshape(shape)
+        return _log_prob(self, points).reshape(shape)
 
     def responsibilities(self, x: ArrayLike) -> Float[Array, "*N K"]:
         """q(o|x), by Bayes' rule; rows sum to one."""
@@ -132,10 +145,9 @@ class Mixture(eqx.Module):
         self, key: PRNGKey | int, n: int = 1
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
         """``n`` samples and the component each was drawn from."""
-        key_o, key_x = jax.random.split(as_key(key))
-        rows = draw_rows(key_o, self.log_weights, n)
-        noise = jax.random.normal(key_x, (n, self.dim), self.dtype)
-        return self.components.colour_rows(noise, rows), rows
+        if n < 0:
+            raise ValueError(f"The number of samples must not be negative, got n={n}.")
+        return _sample(self, as_key(key), n)
 
     # Moments and information --------------------------------------------------------------------
 
@@ -151,22 +163,32 @@ class Mixture(eqx.Module):
 
     def std(self) -> Float[Array, " D"]:
         """Marginal standard deviations."""
-        return jnp.sqrt(jnp.diagonal(self.covariance()))
+        between = (self.means - self.mean()) ** 2
+        return jnp.sqrt(einsum("k,kd->d", self.weights, component_std(self.components) ** 2 + between))
+
+    def quantile(self, p: ArrayLike) -> Float[Array, "*P D"]:
+        """Quantiles of every dimension by itself, for probabilities strictly between 0 and 1."""
+        p = jnp.asarray(p, self.dtype)
+        if not _holds(jnp.all((p > 0) & (p < 1))):
+            raise ValueError("Probabilities must lie strictly between 0 and 1.")
+        return _quantile(self, p.reshape(-1)).reshape(*p.shape, self.dim)
 
     def entropy(self, key: PRNGKey | int = 0, n: int = 10_000) -> Estimate:
         """H(q) = -E[log q]: exact for one component, otherwise from ``n`` samples."""
-        if self.num_components == 1:
-            return Estimate(float(self.components.entropy()[0]), 0.0)
-        return mean_estimate(-self.log_prob(self.sample(key, n)))
+        q = self._present()
+        if q.num_components == 1:
+            return Estimate(float(q.components.entropy()[0]), 0.0)
+        return mean_estimate(-q.log_prob(q.sample(key, _at_least_one(n))))
 
     def kl(self, other: "Mixture", key: PRNGKey | int = 0, n: int = 10_000) -> Estimate:
         """KL(self || other): exact between two Gaussians, otherwise from ``n`` samples of self."""
         if other.dim != self.dim:
             raise ValueError(f"Both mixtures must have the same dimension, got {self.dim} and {other.dim}.")
-        if self.num_components == 1 and other.num_components == 1:
-            return Estimate(float(_gaussian_kl(self, other)), 0.0)
-        x = self.sample(key, n)
-        return mean_estimate(self.log_prob(x) - other.log_prob(x))
+        p, q = self._present(), other._present()
+        if p.num_components == 1 and q.num_components == 1:
+            return Estimate(float(gaussian_kl(p.components, q.components)), 0.0)
+        x = p.sample(key, _at_least_one(n))
+        return mean_estimate(p.log_prob(x) - q.log_prob(x))
 
     # New mixtures -------------------------------------------------------------------------------
 
@@ -176,8 +198,8 @@ class Mixture(eqx.Module):
         if isinstance(self.components, DiagonalGaussians):
             parts = DiagonalGaussians(self.means[:, kept], self.components.scale[:, kept])
             return Mixture(self.log_weights, parts)
-        S = self.covariances[:, kept][:, :, kept]
-        return Mixture(self.log_weights, FullGaussians.from_covariance(self.means[:, kept], S))
+        factor = triangularise(scale_tril(self.components)[:, kept])
+        return Mixture(self.log_weights, FullGaussians.from_scale_tril(self.means[:, kept], factor))
 
     def condition(self, given: Mapping[int, float]) -> "Mixture":
         """q(x_rest | x_i = value for i in ``given``), in closed form.
@@ -190,19 +212,16 @@ class Mixture(eqx.Module):
         free = np.array([d for d in range(self.dim) if d not in set(fixed.tolist())])
         if free.size == 0:
             raise ValueError("Conditioning on every dimension leaves nothing; leave out at least one.")
-        value = jnp.asarray(np.array(list(given.values()), dtype=self.dtype))
-        if not bool(jnp.all(jnp.isfinite(value))):
+        value = jnp.stack([jnp.asarray(v, self.dtype) for v in given.values()])
+        if not _holds(jnp.all(jnp.isfinite(value))):
             raise ValueError("The values to condition on must be finite.")
-        log_w = self.log_weights + self.marginal(fixed.tolist()).components.log_prob(value[None])[0]
-        log_w = jax.nn.log_softmax(log_w)
         if isinstance(self.components, DiagonalGaussians):
-            return Mixture(log_w, self.marginal(free.tolist()).components)
-        S = self.covariances
-        S_bb = S[:, fixed][:, :, fixed]
-        gain = jnp.linalg.solve(S_bb, S[:, fixed][:, :, free])  # S_bb^-1 S_ba
-        mean = self.means[:, free] + einsum("kba,kb->ka", gain, value - self.means[:, fixed])
-        cov = S[:, free][:, :, free] - einsum("kab,kbc->kac", S[:, free][:, :, fixed], gain)
-        return Mixture(log_w, FullGaussians.from_covariance(mean, symmetrise(cov)))
+            log_w = self.log_weights + self.marginal(fixed.tolist()).components.log_prob(value[None])[0]
+            return Mixture(jax.nn.log_softmax(log_w), self.marginal(free.tolist()).components)
+        order = np.concatenate([fixed, free])
+        factor = triangularise(scale_tril(self.components)[:, order])
+        log_w, parts = condition_on_first(self.log_weights, self.means[:, order], factor, value)
+        return Mixture(jax.nn.log_softmax(log_w), parts)
 
     def affine(self, matrix: ArrayLike, shift: ArrayLike = 0.0) -> "Mixture":
         """The distribution of ``matrix @ x + shift``; ``matrix`` has full row rank.
@@ -210,43 +229,46 @@ class Mixture(eqx.Module):
         A scalar or vector ``matrix`` scales the dimensions and keeps diagonal covariances diagonal.
         """
         A = jnp.asarray(matrix, self.dtype)
-        b = jnp.asarray(shift, self.dtype)
         if A.ndim <= 1:
-            A = jnp.broadcast_to(A, (self.dim,))
-            if bool(jnp.any(A == 0)):
-                raise ValueError("An affine map must not scale a dimension by zero.")
-            if isinstance(self.components, DiagonalGaussians):
-                parts = DiagonalGaussians(A * self.means + b, jnp.abs(A) * self.components.scale)
-                return Mixture(self.log_weights, parts)
-            A = jnp.diag(A)
+            return self._scale_and_shift(A, shift)
         if A.ndim != 2 or A.shape[1] != self.dim:
             raise ValueError(f"The matrix must have {self.dim} columns, got shape {A.shape}.")
-        if bool(jnp.linalg.matrix_rank(A) < A.shape[0]):
+        b = _vector(shift, A.shape[0], self.dtype, "The shift")
+        if not _holds(jnp.all(jnp.isfinite(A))):
+            raise ValueError("The matrix must be finite.")
+        rows = A / jnp.linalg.norm(A, axis=1, keepdims=True)  # the units of the rows are not its rank
+        if not _holds(jnp.linalg.matrix_rank(jnp.nan_to_num(rows)) == A.shape[0]):
             raise ValueError("The matrix must have full row rank, otherwise the image has no density.")
         mean = einsum("ij,kj->ki", A, self.means) + b
-        half = einsum("ij,kjl->kil", A, jnp.linalg.cholesky(self.covariances))
-        cov = einsum("kij,klj->kil", half, half)
-        return Mixture(self.log_weights, FullGaussians.from_covariance(mean, cov))
+        factor = triangularise(einsum("ij,kjl->kil", A, scale_tril(self.components)))
+        return Mixture(self.log_weights, FullGaussians.from_scale_tril(mean, factor))
+
+    def _scale_and_shift(self, scale: Float[Array, "..."], shift: ArrayLike) -> "Mixture":
+        a = _vector(scale, self.dim, self.dtype, "The scale")
+        b = _vector(shift, self.dim, self.dtype, "The shift")
+        if not _holds(jnp.all(a != 0)):
+            raise ValueError("An affine map must not scale a dimension by zero.")
+        mean = a * self.means + b
+        if isinstance(self.components, DiagonalGaussians):
+            return Mixture(self.log_weights, DiagonalGaussians(mean, jnp.abs(a) * self.components.scale))
+        factor = a[:, None] * scale_tril(self.components) * jnp.sign(a)
+        return Mixture(self.log_weights, FullGaussians.from_scale_tril(mean, factor))
 
     def product(self, mean: ArrayLike, covariance: ArrayLike) -> tuple["Mixture", Float[Array, ""]]:
         """q(x) N(x; mean, covariance), normalised, and the log of its normaliser.
 
-        The posterior when q is the prior and the Gaussian a likelihood in x.
+        The posterior when q is the prior and the Gaussian a likelihood in x. A scalar or vector
+        ``covariance`` holds variances and keeps diagonal covariances diagonal.
         """
-        m = jnp.broadcast_to(jnp.asarray(mean, self.dtype), (self.dim,))
+        m = _vector(mean, self.dim, self.dtype, "The mean")
         C = jnp.asarray(covariance, self.dtype)
-        C = jnp.diag(jnp.broadcast_to(C, (self.dim,))) if C.ndim <= 1 else C
-        factor = Mixture.full([1.0], m[None], C[None])
-        S = self.covariances
-        total = FullGaussians.from_covariance(self.means, S + C)
-        log_w = self.log_weights + total.log_prob(m[None])[0]
-        gain = jnp.linalg.solve(S + C, jnp.broadcast_to(C, S.shape))  # (S + C)^-1 C
-        new_cov = symmetrise(einsum("kij,kjl->kil", S, gain))
-        new_mean = m + einsum("kji,kj->ki", gain, self.means - m)
+        if C.ndim <= 1:
+            variance = _vector(C, self.dim, self.dtype, "The variance")
+            other = Mixture.diagonal([1.0], m[None], variance[None]).components
+        else:
+            other = Mixture.full([1.0], m[None], C[None]).components
+        log_w, parts = multiply(self.log_weights, self.components, other)
         log_z = jax.nn.logsumexp(log_w)
-        parts = FullGaussians.from_covariance(new_mean, new_cov)
-        if self.is_diagonal and bool(jnp.all(factor.covariances[0] == jnp.diag(jnp.diagonal(C)))):
-            return Mixture(log_w - log_z, DiagonalGaussians.from_covariance(new_mean, new_cov)), log_z
         return Mixture(log_w - log_z, parts), log_z
 
     def top(self, n: int) -> "Mixture":
@@ -258,7 +280,22 @@ class Mixture(eqx.Module):
 
     def astype(self, dtype: Any) -> "Mixture":
         """The same mixture in another floating-point type."""
-        return jax.tree.map(lambda a: a.astype(dtype), self)
+        if jnp.dtype(dtype) == self.dtype:
+            return self
+        cast: Mixture = jax.tree.map(lambda a: a.astype(dtype), self)
+        if isinstance(cast.components, FullGaussians):  # L^-1 to the accuracy of the new type
+            parts = FullGaussians.from_scale_tril(cast.means, cast.components.scale_tril)
+            return Mixture(cast.log_weights, parts)
+        return cast
+
+    def _present(self) -> "Mixture":
+        """Without the absent components; inside jit, where shapes cannot depend on values, as it is."""
+        if isinstance(self.log_weights, jax.core.Tracer):
+            return self
+        rows = np.flatnonzero(np.asarray(self.log_weights) != -np.inf)
+        if rows.size == self.num_components:
+            return self
+        return Mixture(self.log_weights[rows], self.components.take(jnp.asarray(rows)))
 
     # Files and other libraries ------------------------------------------------------------------
 
@@ -269,11 +306,14 @@ class Mixture(eqx.Module):
         save_mixture(self, path, metadata)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Mixture":
-        """Read a file written by `save`. `natmix.load_metadata` reads its metadata."""
+    def load(cls, path: str | Path, dtype: Any = None) -> "Mixture":
+        """Read a file written by `save`, in the type it was written in unless ``dtype`` is given.
+
+        `natmix.load_metadata` reads its metadata.
+        """
         from natmix._io import load_mixture
 
-        return load_mixture(path)
+        return load_mixture(path, dtype)
 
     def to_sklearn(self) -> "sklearn.mixture.GaussianMixture":
         """A fitted scikit-learn ``GaussianMixture``."""
@@ -313,11 +353,69 @@ def draw_rows(key: PRNGKey, log_weights: Float[Array, " K"], n: int) -> Int[Arra
     return jnp.minimum(rows, last).astype(jnp.int32)
 
 
+@jax.jit
+def _component_log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, "N K"]:
+    return q.components.log_prob(x)
+
+
+@jax.jit
+def _log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+    return q.components.mixture_log_prob(q.log_weights, x)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _sample(q: Mixture, key: PRNGKey, n: int) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
+    key_o, key_x = jax.random.split(key)
+    rows = draw_rows(key_o, q.log_weights, n)
+    noise = jax.random.normal(key_x, (n, q.dim), q.dtype)
+    return q.components.colour_rows(noise, rows), rows
+
+
+@jax.jit
+def _quantile(q: Mixture, p: Float[Array, " P"]) -> Float[Array, "P D"]:
+    # A mixture's quantile lies between the smallest and the largest of its components' quantiles.
+    mean, std = q.means, component_std(q.components)
+    own = mean[:, None] + std[:, None] * jax.scipy.special.ndtri(p)[:, None]
+    present = (q.log_weights > -jnp.inf)[:, None, None]
+    low = jnp.min(jnp.where(present, own, jnp.inf), axis=0)
+    high = jnp.max(jnp.where(present, own, -jnp.inf), axis=0)
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = low + 0.5 * (high - low)
+        z = (middle - mean[:, None]) / std[:, None]
+        below = einsum("k,kpd->pd", q.weights, jax.scipy.special.ndtr(z)) < p[:, None]
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    low, high = jax.lax.fori_loop(0, jnp.finfo(q.dtype).nmant + 8, halve, (low, high))
+    return low + 0.5 * (high - low)
+
+
 def mean_estimate(values: Float[Array, " n"]) -> Estimate:
     """Mean and its standard error."""
     n = values.shape[0]
     error = jnp.std(values, ddof=1) / np.sqrt(n) if n > 1 else jnp.inf
     return Estimate(float(jnp.mean(values)), float(error))
+
+
+def _at_least_one(n: int) -> int:
+    if n < 1:
+        raise ValueError(f"An estimate needs at least one sample, got n={n}.")
+    return n
+
+
+def _holds(condition: Bool[Array, ""]) -> bool:
+    """Whether a check passes; inside jit or vmap, where values are unknown, it does."""
+    return isinstance(condition, jax.core.Tracer) or bool(condition)
+
+
+def _vector(value: ArrayLike, size: int, dtype: Any, name: str) -> Float[Array, " size"]:
+    v = jnp.asarray(value, dtype)
+    if v.shape not in ((), (size,)):
+        raise ValueError(f"{name} must be a number or a vector of length {size}, got shape {v.shape}.")
+    if not _holds(jnp.all(jnp.isfinite(v))):
+        raise ValueError(f"{name} must be finite.")
+    return jnp.broadcast_to(v, (size,))
 
 
 def _normalise(weights: Float[Array, " K"]) -> Float[Array, " K"]:
@@ -347,7 +445,11 @@ def _check_parameters(
     if not bool(jnp.all(jnp.isfinite(m))):
         raise ValueError("Means must be finite.")
     if matrix:
-        if not bool(jnp.allclose(s, jnp.swapaxes(s, 1, 2), rtol=1e-3, atol=1e-6 * float(jnp.max(jnp.abs(s))))):
+        if not bool(jnp.all(jnp.isfinite(s))):
+            raise ValueError("Covariances must be finite.")
+        if not bool(
+            jnp.allclose(s, jnp.swapaxes(s, 1, 2), rtol=1e-3, atol=1e-6 * float(jnp.max(jnp.abs(s))))
+        ):
             raise ValueError("Covariances must be symmetric.")
         good = jnp.all(jnp.isfinite(jnp.linalg.cholesky(s)), axis=(1, 2))
         if not bool(jnp.all(good)):
@@ -358,21 +460,16 @@ def _check_parameters(
     return w, m, s
 
 
-def _dims(dims: int | Sequence[int], D: int) -> np.ndarray:
-    raw = [dims] if isinstance(dims, (int, np.integer)) else list(dims)
-    bad = [d for d in raw if not isinstance(d, (int, np.integer)) or not -D <= d < D]
+def _dims(dims: Any, D: int) -> np.ndarray:
+    raw = list(dims) if np.ndim(dims) else [dims]
+    try:
+        whole = [operator.index(d) for d in raw]
+    except TypeError:
+        raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {raw}.") from None
+    bad = [d for d in whole if not -D <= d < D]
     if bad:
-        raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {bad[0]!r}.")
-    kept = np.array([int(d) % D for d in raw], dtype=int)
+        raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {bad[0]}.")
+    kept = np.array([d % D for d in whole], dtype=int)
     if kept.size == 0 or len(set(kept.tolist())) != kept.size:
-        raise ValueError(f"Name at least one dimension, each only once, got {raw}.")
+        raise ValueError(f"Name at least one dimension, each only once, got {whole}.")
     return kept
-
-
-def _gaussian_kl(p: Mixture, q: Mixture) -> Float[Array, ""]:
-    S, C = p.covariances[0], q.covariances[0]
-    L = jnp.linalg.cholesky(C)
-    whitened = jax.scipy.linalg.solve_triangular(L, jnp.linalg.cholesky(S), lower=True)
-    shift = jax.scipy.linalg.solve_triangular(L, p.means[0] - q.means[0], lower=True)
-    log_ratio = q.components.half_log_det()[0] - p.components.half_log_det()[0]
-    return 0.5 * (jnp.sum(whitened**2) + jnp.sum(shift**2) - p.dim) + log_ratio

@@ -40,6 +40,10 @@ class AbstractComponentAdaptation(Option):
         """The state before the first iteration; the prior is one Gaussian, the start's spread."""
 
     @abc.abstractmethod
+    def most_components(self, start: int) -> int:
+        """How many components there may ever be when a run starts with ``start``."""
+
+    @abc.abstractmethod
     def num_candidates(self) -> int:
         """How many points per adding iteration the target is wanted at."""
 

@@ -20,6 +20,9 @@ class Fixed(AbstractComponentAdaptation):
     def init(self, mixture: Mixture, prior: Mixture) -> None:
         return None
 
+    def most_components(self, start: int) -> int:
+        return start
+
     def num_candidates(self) -> int:
         return 0
 

@@ -82,6 +82,9 @@ class Vips(AbstractComponentAdaptation):
         database = Reservoir.empty(self.database_size, mixture.dim, dtype) if self.database_size else None
         return VipsState(PerComponent.full(K, fresh), database, jnp.zeros((), jnp.int32))
 
+    def most_components(self, start: int) -> int:
+        return max(start, int(self.max_components))
+
     def num_candidates(self) -> int:
         return self.prior_candidates
 
@@ -152,7 +155,7 @@ class Vips(AbstractComponentAdaptation):
         self, history: History, iteration: Count, mixture: Mixture, rewards: Rewards
     ) -> Bool[Array, " K"]:
         w = self._kernel_size
-        position = np.arange(w) - (w - 1) / 2
+        position = np.arange(w) - w // 2
         kernel = np.exp(-0.5 * (position / (self.del_iters / 8)) ** 2)
         kernel = jnp.asarray(kernel / kernel.sum(), mixture.dtype)
         exists = mixture.log_weights > -jnp.inf

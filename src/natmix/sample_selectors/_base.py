@@ -31,6 +31,10 @@ class AbstractSampleSelector(Option):
         """The most new samples an iteration may need with ``rows`` component rows."""
 
     @abc.abstractmethod
+    def next_draws_at_most(self, components: Count) -> Count:
+        """The most new samples an iteration may need with so many components."""
+
+    @abc.abstractmethod
     def effective_samples(self, log_components: Float[Array, "R K"], log_z: Array, mixture: Mixture) -> Array:
         """n_eff of old samples: per component, or one number."""
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._importance import effective_sample_size
-from natmix._types import PRNGKey
+from natmix._types import Count, PRNGKey
 from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
 
@@ -20,6 +20,9 @@ class FromComponents(AbstractSampleSelector):
 
     def max_draws(self, rows: int) -> int:
         return max(self.desired_samples, self.min_new_samples) * rows
+
+    def next_draws_at_most(self, components: Count) -> Count:
+        return self.max_draws(1) * components
 
     def effective_samples(
         self, log_components: Float[Array, "R K"], log_z: Float[Array, " R"], mixture: Mixture

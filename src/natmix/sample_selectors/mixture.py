@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix._hyper import flag
 from natmix._importance import effective_sample_size
-from natmix._types import PRNGKey, Scalar
+from natmix._types import Count, PRNGKey, Scalar
 from natmix.mixture import Mixture, draw_rows
 from natmix.sample_selectors._base import AbstractSampleSelector
 
@@ -27,6 +27,10 @@ class FromMixture(AbstractSampleSelector):
 
     def max_draws(self, rows: int) -> int:
         return max(self.desired_samples * (rows if self.per_component else 1), self.min_new_samples)
+
+    def next_draws_at_most(self, components: Count) -> Count:
+        wanted = self.desired_samples * (components if self.per_component else 1)
+        return jnp.maximum(wanted, self.min_new_samples)
 
     def effective_samples(
         self, log_components: Float[Array, "R K"], log_z: Float[Array, " R"], mixture: Mixture

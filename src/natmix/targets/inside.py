@@ -45,15 +45,15 @@ class JaxTarget(AbstractTarget):
     def evaluate(
         self, key: PRNGKey, x: Float[Array, "Q D"], count: Count | int, needs_gradient: bool
     ) -> Evaluation:
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(x.shape[0]))
         block = self._many if self.batched else self._each
 
-        def evaluate(keys: Array, x: Array) -> tuple[Array, Array | None]:
+        def evaluate(index: Array, x: Array) -> tuple[Array, Array | None]:
+            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
             value, gradient = block(keys, x, needs_gradient)
             value = value.astype(x.dtype)
             return value, None if gradient is None else gradient.astype(x.dtype)
 
-        return Evaluation(*map_blocks(evaluate, (keys, x), self.batch_size, count))
+        return Evaluation(*map_blocks(evaluate, (jnp.arange(x.shape[0]), x), self.batch_size, count))
 
     def _call(self, key: PRNGKey, x: Array) -> Any:
         return self.fn(key, x) if self.stochastic else self.fn(x)

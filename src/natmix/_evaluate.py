@@ -1,0 +1,41 @@
+"""The ELBO of a finished mixture, from fresh samples."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._result import Elbo
+from natmix._types import PRNGKey
+from natmix.mixture import Mixture
+from natmix.targets import AbstractTarget
+
+
+def estimate_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Elbo:
+    """E[log p~ - log q] (Eq. 1) from ``samples`` samples, without hiding zeros or invalid values."""
+    if samples == 0:
+        nan = float("nan")
+        return Elbo(nan, nan, nan, nan, nan, 0)
+    key_x, key_target = jax.random.split(key)
+    x = mixture.sample(key_x, samples)
+    log_p = np.asarray(_log_density(target, key_target, x), dtype=float)
+    ratio = log_p - np.asarray(mixture.log_prob(x), dtype=float)
+    zero = log_p == -np.inf
+    invalid = ~(log_p < np.inf)
+    good = ratio[~zero & ~invalid]
+    positive = float(good.mean()) if good.size else float("nan")
+    error = float(good.std(ddof=1) / np.sqrt(good.size)) if good.size > 1 else float("inf")
+    value = -np.inf if zero.any() else positive
+    return Elbo(value, error, positive, float(zero.mean()), float(invalid.mean()), samples)
+
+
+def _log_density(target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+    if target.inside_jax:
+        return _compiled(target, key, x)
+    return target.evaluate(key, x, x.shape[0], needs_gradient=False).log_density
+
+
+@eqx.filter_jit
+def _compiled(target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+    return target.evaluate(key, x, jnp.asarray(x.shape[0]), needs_gradient=False).log_density

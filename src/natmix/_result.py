@@ -1,0 +1,139 @@
+"""What a fit returns."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from natmix._algorithm import GMMVI
+from natmix.mixture import Estimate, Mixture
+
+
+@dataclasses.dataclass(frozen=True)
+class Elbo:
+    """The evidence lower bound (Eq. 1), from fresh samples of the mixture.
+
+    Attributes:
+        value: -inf if a sample hit a density of zero, for then it is.
+        standard_error: of ``value``, or of ``where_positive`` if ``value`` is -inf.
+        where_positive: the mean of log p~ - log q over the samples with a positive density.
+        zero_share: share of samples with log density -inf.
+        invalid_share: share of samples with log density NaN or +inf; they are left out.
+        samples: how many samples were drawn and evaluated.
+    """
+
+    value: float
+    standard_error: float
+    where_positive: float
+    zero_share: float
+    invalid_share: float
+    samples: int
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        text = str(Estimate(self.value, self.standard_error))
+        if self.zero_share > 0:
+            text = (
+                f"-inf: {self.zero_share:.2%} of the mixture lies where the density is zero "
+                f"({Estimate(self.where_positive, self.standard_error)} on the rest)"
+            )
+        if self.invalid_share > 0:
+            text += f", {self.invalid_share:.2%} of the samples gave NaN or +inf and are left out"
+        return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Numbers of events in a run; evaluations are exact and include every call of the target.
+
+    Attributes:
+        iterations: steps of the algorithm.
+        training_evaluations: of the target, for the updates.
+        elbo_evaluations: of the target, for the final ELBO.
+        probe_evaluations: of the target, to find out what kind of function it is.
+        zeros: training evaluations with log density -inf.
+        invalid: training evaluations with NaN, +inf or a gradient that is not finite.
+        failed_updates: component updates that were not usable and left their component alone.
+        added: components added.
+        deleted: components deleted.
+    """
+
+    iterations: int
+    training_evaluations: int
+    elbo_evaluations: int
+    probe_evaluations: int
+    zeros: int
+    invalid: int
+    failed_updates: int
+    added: int
+    deleted: int
+
+    @property
+    def evaluations(self) -> int:
+        """All evaluations of the target."""
+        return self.training_evaluations + self.elbo_evaluations + self.probe_evaluations
+
+
+@dataclasses.dataclass(frozen=True)
+class Timings:
+    """Seconds spent.
+
+    Attributes:
+        compilation: tracing and compiling.
+        iterations: running the algorithm, the target included.
+        total: everything from call to return.
+    """
+
+    compilation: float
+    iterations: float
+    total: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A fitted mixture and how it came about.
+
+    Attributes:
+        mixture: the approximation.
+        elbo: its evidence lower bound, with standard error.
+        trajectory: every metric of `natmix.Info` as an array over the iterations, and ``seconds``,
+            ``total_evaluations`` and ``objective``.
+        counts: iterations and exact numbers of evaluations.
+        timings: compilation apart.
+        stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds" or
+            "interrupted".
+        algorithm: the algorithm that ran.
+        settings: everything needed to run it again.
+        notes: choices made for the user, and what they should know.
+    """
+
+    mixture: Mixture
+    elbo: Elbo
+    trajectory: dict[str, np.ndarray]
+    counts: Counts
+    timings: Timings
+    stopped: str
+    algorithm: GMMVI
+    settings: dict[str, Any]
+    notes: tuple[str, ...]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.stopped == "interrupted"
+
+    @property
+    def converged(self) -> bool:
+        """Whether it ended because nothing improved any more."""
+        return self.stopped == "converged"
+
+    def summary(self) -> str:
+        """The outcome in words and numbers."""
+        from natmix._summary import summary
+
+        return summary(self)
+
+    def __repr__(self) -> str:
+        return f"Result({self.mixture!r}, ELBO {self.elbo}, {self.stopped})"

@@ -1,0 +1,152 @@
+"""Run iterations in compiled chunks, growing the number of component rows when they fill up."""
+
+import dataclasses
+import time
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natmix._algorithm import GMMVI, Info, State
+from natmix._records import Evaluation, Query
+from natmix._types import Count
+from natmix.targets import AbstractTarget
+
+CHUNK = 128
+"""The most iterations between two looks of the host."""
+
+MIN_CAPACITY = 8
+_MANY = 2**31 - 1
+
+
+class Plan(eqx.Module):
+    """What a chunk does, apart from the state it changes."""
+
+    algorithm: GMMVI
+    target: AbstractTarget
+    iterations: Count
+    budget: Count
+    """Evaluations of the target that may still be spent."""
+
+
+class ChunkResult(NamedTuple):
+    """Where a chunk ended."""
+
+    state: State
+    infos: dict[str, np.ndarray]
+    exhausted: bool
+    """Whether the next iteration might exceed the budget."""
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
+    """Up to ``plan.iterations`` steps; stops early for lack of room or budget."""
+    algo = plan.algorithm
+    blank = jax.eval_shape(lambda s: algo.step(s, plan.target)[1], state)
+    infos = jax.tree.map(lambda a: jnp.zeros((CHUNK, *a.shape), a.dtype), blank)
+
+    def more(carry: tuple[Count, Count, State, Info]) -> Count:
+        i, spent, state, _ = carry
+        affordable = spent <= plan.budget - algo.next_evaluations_at_most(state)
+        return (i < plan.iterations) & affordable & ~algo.needs_room(state)
+
+    def step(carry: tuple[Count, Count, State, Info]) -> tuple[Count, Count, State, Info]:
+        i, spent, state, infos = carry
+        state, info = algo.step(state, plan.target)
+        infos = jax.tree.map(lambda b, v: b.at[i].set(v), infos, info)
+        return i + 1, spent + info.evaluations, state, infos
+
+    zero = jnp.zeros((), jnp.int32)
+    i, spent, state, infos = jax.lax.while_loop(more, step, (zero, zero, state, infos))
+    return state, infos, i, spent
+
+
+@eqx.filter_jit
+def _ask(algorithm: GMMVI, state: State) -> Query:
+    return algorithm.ask(state)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _tell(algorithm: GMMVI, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
+    return algorithm.tell(state, query, evaluation)
+
+
+@eqx.filter_jit
+def _outlook(algorithm: GMMVI, state: State) -> tuple[Count, Count]:
+    return algorithm.needs_room(state), algorithm.next_evaluations_at_most(state)
+
+
+class Runner:
+    """Advances a state and keeps the time spent compiling apart.
+
+    One program serves every iteration with the same number of component rows; rows double when a
+    component is to be added and none is free, and halve when three quarters of them are empty.
+    """
+
+    def __init__(self, algorithm: GMMVI, target: AbstractTarget, most_components: int) -> None:
+        self.algorithm = algorithm
+        self.target = target
+        self.most_components = most_components
+        self.compile_seconds = 0.0
+        self._warm: set[int] = set()
+
+    def advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
+        """At most ``iterations`` more steps, at least one unless the budget forbids."""
+        state = self._fitted(state)
+        budget = _MANY if budget is None else max(min(budget, _MANY), 0)
+        if self.target.inside_jax:
+            return self._advance_inside(state, min(iterations, CHUNK), budget)
+        return self._advance_outside(state, budget)
+
+    def _advance_inside(self, state: State, iterations: int, budget: int) -> ChunkResult:
+        if state.mixture.num_components not in self._warm:
+            # A chunk of no iterations costs nothing but the compilation.
+            start = time.perf_counter()
+            state, *_ = _chunk(self._plan(0, budget), state)
+            jax.block_until_ready(state.iteration)
+            self._warm.add(state.mixture.num_components)
+            self.compile_seconds += time.perf_counter() - start
+        state, infos, done, _ = _chunk(self._plan(iterations, budget), state)
+        n = int(done)
+        arrays = {f.name: np.asarray(getattr(infos, f.name))[:n] for f in dataclasses.fields(infos)}
+        return ChunkResult(state, arrays, exhausted=n == 0)
+
+    def _plan(self, iterations: int, budget: int) -> Plan:
+        return Plan(self.algorithm, self.target, jnp.asarray(iterations, jnp.int32), jnp.asarray(budget, jnp.int32))
+
+    def _advance_outside(self, state: State, budget: int) -> ChunkResult:
+        _, bound = _outlook(self.algorithm, state)
+        if int(bound) > budget:
+            return ChunkResult(state, {f.name: np.zeros(0) for f in dataclasses.fields(Info)}, exhausted=True)
+        start = time.perf_counter()
+        query = jax.block_until_ready(_ask(self.algorithm, state))
+        asked = time.perf_counter()
+        evaluation = self.algorithm.evaluate(state, query, self.target)
+        evaluated = time.perf_counter()
+        rows = state.mixture.num_components
+        state, info = jax.block_until_ready(_tell(self.algorithm, state, query, evaluation))
+        if rows not in self._warm:
+            self._warm.add(rows)
+            self.compile_seconds += (asked - start) + (time.perf_counter() - evaluated)
+        arrays = {f.name: np.asarray(getattr(info, f.name))[None] for f in dataclasses.fields(info)}
+        return ChunkResult(state, arrays, exhausted=False)
+
+    def _fitted(self, state: State) -> State:
+        """The state with a fitting number of rows."""
+        rows = state.mixture.num_components
+        full, _ = _outlook(self.algorithm, state)
+        if bool(full):
+            return self.algorithm.resized(state, min(2 * rows, self.most_components))
+        present = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
+        can_shrink = state.sample_selector is None
+        if can_shrink and rows > MIN_CAPACITY and 4 * present <= rows:
+            return self.algorithm.resized(state, max(rows // 2, MIN_CAPACITY))
+        return state
+
+
+def initial_capacity(algorithm: GMMVI, components: int) -> int:
+    """Rows to start with: a power of two if components may be added, just enough otherwise."""
+    most = algorithm.component_adaptation.most_components(components)
+    return min(most, max(MIN_CAPACITY, 1 << (components - 1).bit_length()))

@@ -1,0 +1,56 @@
+"""The outcome of a fit in words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from natmix._result import Result
+
+_ENDINGS = {
+    "converged": "converged: the ELBO no longer rises beyond its noise, and new components bring nothing",
+    "max_iterations": "stopped at the limit of iterations; the ELBO may still rise",
+    "max_evaluations": "stopped at the limit of evaluations; the ELBO may still rise",
+    "max_seconds": "stopped at the time limit; the ELBO may still rise",
+    "interrupted": "INTERRUPTED: this is the best mixture up to then",
+}
+_MOST_ROWS = 8
+
+
+def summary(result: "Result") -> str:
+    """Several lines of text."""
+    counts, times = result.counts, result.timings
+    rate = counts.iterations / times.iterations if times.iterations > 0 else float("nan")
+    mixture = result.mixture
+    lines = [
+        f"{result.algorithm.codename} on {mixture.dim} dimensions: {_ENDINGS[result.stopped]}.",
+        f"  ELBO         {result.elbo}",
+        f"  mixture      {mixture.num_components} components, effectively {_effective(mixture.weights):.1f}"
+        f" ({'diagonal' if mixture.is_diagonal else 'full'} covariances, {mixture.dtype})",
+        f"  evaluations  {counts.evaluations:,} of the target ({counts.training_evaluations:,} in training)",
+        f"  time         {times.total:.1f} s, of which {times.compilation:.1f} s compiling; "
+        f"{counts.iterations:,} iterations at {rate:.3g} per second",
+        f"  components   {counts.added} added, {counts.deleted} deleted; "
+        f"{counts.failed_updates} updates not usable and skipped",
+    ]
+    lines += _table(result)
+    lines += [f"  note: {note}" for note in result.notes]
+    return "\n".join(lines)
+
+
+def _effective(weights: np.ndarray) -> float:
+    w = np.asarray(weights, dtype=float)
+    return float(np.exp(-np.sum(w[w > 0] * np.log(w[w > 0]))))
+
+
+def _table(result: "Result") -> list[str]:
+    heaviest = result.mixture.top(min(_MOST_ROWS, result.mixture.num_components))
+    shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
+    rows = ["  weight   mean"]
+    for share, mean in zip(shares, np.asarray(heaviest.means), strict=False):
+        shown = "  ".join(f"{v:9.3f}" for v in mean[:6]) + ("  …" if len(mean) > 6 else "")
+        rows.append(f"  {share:6.2%}  {shown}")
+    left = result.mixture.num_components - heaviest.num_components
+    if left:
+        rows.append(f"  … and {left} more with {1 - shares[:_MOST_ROWS].sum():.2%} together")
+    return rows

@@ -1,0 +1,439 @@
+"""Batches of Gaussians: against dense NumPy algebra, and diagonal against full."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from natmix import _blocks
+from natmix._linalg import symmetrise, triangular_inverse, upper_cholesky
+from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
+
+jax.config.update("jax_enable_x64", True)
+
+K, D, N = 3, 4, 200
+close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
+
+
+def diagonal(seed: int = 0) -> DiagonalGaussians:
+    rng = np.random.default_rng(seed)
+    return DiagonalGaussians(jnp.array(rng.normal(size=(K, D))), jnp.array(rng.uniform(0.3, 2, (K, D))))
+
+
+def full(seed: int = 0) -> FullGaussians:
+    rng = np.random.default_rng(seed)
+    L = np.tril(rng.normal(size=(K, D, D)), -1) + np.eye(D) * rng.uniform(0.3, 2, (K, 1, D))
+    return FullGaussians.from_scale_tril(jnp.array(rng.normal(size=(K, D))), jnp.array(L))
+
+
+def same_as_full(g: DiagonalGaussians) -> FullGaussians:
+    return FullGaussians.from_covariance(g.mean, g.covariance())
+
+
+REPRESENTATIONS = pytest.mark.parametrize("make", [diagonal, full])
+
+
+class Data:
+    """Random arguments for every operation."""
+
+    def __init__(self, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        self.x = jnp.array(rng.normal(size=(N, D)))
+        self.y = jnp.array(rng.normal(size=(K, N, D)))
+        self.rows = jnp.array(rng.integers(K, size=N))
+        self.v = jnp.array(rng.normal(size=(K, D)))
+        self.by = jnp.array(rng.uniform(0.1, 2, K))
+        self.G = symmetrise(jnp.array(rng.normal(size=(K, D, D))))
+        self.positive = jnp.array(rng.uniform(0.2, 3, (K, D)))
+        self.w = jnp.array(rng.normal(size=(N, K)))
+        self.r = jax.nn.softmax(self.w, axis=1)
+        self.gradients = jnp.array(rng.normal(size=(N, D)))
+        self.log_weights = jax.nn.log_softmax(jnp.array(rng.normal(size=K)))
+        self.mask = jnp.array([True, False, True])
+
+
+def dense(A: jax.Array) -> jax.Array:
+    return A if A.ndim == 3 else jax.vmap(jnp.diag)(A)
+
+
+def thin(A: jax.Array) -> jax.Array:
+    """The diagonal of a curvature in either representation."""
+    return A if A.ndim == 2 else jnp.diagonal(A, axis1=1, axis2=2)
+
+
+def curvature(g: AbstractGaussians, values: jax.Array) -> jax.Array:
+    return values if isinstance(g, DiagonalGaussians) else dense(values)
+
+
+def _stein(g: Any, d: Data) -> Any:
+    A, a = g.stein(d.w, d.x, d.gradients)
+    return thin(A), a
+
+
+def _score_moments(g: Any, d: Data) -> Any:
+    A, a = g.score_moments(d.w, d.x)
+    return thin(A), a
+
+
+def _moved(g: Any, d: Data) -> Any:
+    new = g.moved(g.factor(curvature(g, d.positive)), d.v)
+    return new.mean, new.covariance(), new.half_log_det(), new.whiten(d.x)
+
+
+def _eigenvalues(g: Any, d: Data) -> Any:
+    return jnp.sort(g.spectrum(curvature(g, d.v))[0], axis=1)
+
+
+def _through_spectrum(g: Any, d: Data) -> Any:
+    return dense(g.from_spectrum(*g.spectrum(curvature(g, d.v))))
+
+
+def _through_basis(g: Any, d: Data) -> Any:
+    basis = g.spectrum(curvature(g, d.v))[1]
+    return g.from_basis(basis, 2 * g.into_basis(basis, d.v))
+
+
+OPERATIONS: dict[str, Callable[[Any, Data], Any]] = {
+    "covariance": lambda g, d: g.covariance(),
+    "half_log_det": lambda g, d: g.half_log_det(),
+    "entropy": lambda g, d: g.entropy(),
+    "whiten": lambda g, d: g.whiten(d.x),
+    "colour": lambda g, d: g.colour(d.y),
+    "colour_rows": lambda g, d: g.colour_rows(d.x, d.rows),
+    "pull": lambda g, d: g.pull(d.v),
+    "push": lambda g, d: g.push(d.v),
+    "unpull": lambda g, d: g.unpull(d.v),
+    "pull_curvature": lambda g, d: thin(g.pull_curvature(d.G)),
+    "unpull_curvature": lambda g, d: g.unpull_curvature(curvature(g, d.v)),
+    "scaled": lambda g, d: dense(g.scaled(curvature(g, d.v), d.by)),
+    "plus_identity": lambda g, d: dense(g.plus_identity(curvature(g, d.v))),
+    "square": lambda g, d: dense(g.square(curvature(g, d.v))),
+    "spectrum": _eigenvalues,
+    "from_spectrum": _through_spectrum,
+    "basis": _through_basis,
+    "factor": lambda g, d: dense(g.factor(curvature(g, d.positive))),
+    "solve": lambda g, d: g.solve(g.factor(curvature(g, d.positive)), d.v),
+    "moved": _moved,
+    "log_prob": lambda g, d: g.log_prob(d.x),
+    "mixture_log_prob": lambda g, d: g.mixture_log_prob(d.log_weights, d.x),
+    "mixture_score": lambda g, d: g.mixture_score(d.r, d.x),
+    "stein": _stein,
+    "score_moments": _score_moments,
+    "finite": lambda g, d: g.finite(),
+    "take": lambda g, d: g.take(jnp.array([2, 0])).covariance(),
+    "where": lambda g, d: g.where(d.mask, g.take(jnp.array([1, 0, 0]))).covariance(),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_diagonal_agrees_with_full(name: str) -> None:
+    g, data = diagonal(), Data()
+    a = OPERATIONS[name](g, data)
+    b = OPERATIONS[name](same_as_full(g), data)
+    jax.tree.map(close, a, b)
+
+
+def test_every_operation_is_in_the_table() -> None:
+    public = {n for n in vars(AbstractGaussians) if not n.startswith("_")}
+    elsewhere = {"mean", "capacity", "dim", "dtype", "from_covariance", "isotropic", "features", "unpack"}
+    covered = set(OPERATIONS) - {"basis"} | {"into_basis", "from_basis"}
+    assert public - elsewhere == covered
+
+
+# Against SciPy and dense NumPy ----------------------------------------------------------------------
+
+
+def inverse(L: np.ndarray) -> np.ndarray:
+    return np.linalg.inv(L)
+
+
+def naive_whitened(g: AbstractGaussians, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    L = np.linalg.cholesky(g.covariance())
+    return L, np.einsum("kij,knj->kni", inverse(L), x[None] - np.asarray(g.mean)[:, None])
+
+
+@REPRESENTATIONS
+def test_densities_match_scipy(make: Callable[[], Any]) -> None:
+    g, d = make(), Data()
+    normals = [stats.multivariate_normal(m, S) for m, S in zip(g.mean, g.covariance(), strict=True)]
+    expected = np.stack([n.logpdf(d.x) for n in normals], axis=1)
+    close(g.log_prob(d.x), expected)
+    close(g.mixture_log_prob(d.log_weights, d.x), logsumexp(expected + d.log_weights, axis=1))
+    close(g.entropy(), [n.entropy() for n in normals])
+
+
+@REPRESENTATIONS
+def test_score_is_the_gradient_of_the_log_density(make: Callable[[], Any]) -> None:
+    g, d = make(), Data()
+    r = jax.nn.softmax(g.log_prob(d.x) + d.log_weights, axis=1)
+    expected = jax.grad(lambda x: jnp.sum(g.mixture_log_prob(d.log_weights, x)))(d.x)
+    close(g.mixture_score(r, d.x), expected)
+
+
+@REPRESENTATIONS
+def test_colour_inverts_whiten(make: Callable[[], Any]) -> None:
+    g, d = make(), Data()
+    back = g.colour(g.whiten(d.x))
+    close(back, np.broadcast_to(d.x, back.shape))
+    picked = g.colour(jnp.broadcast_to(d.x, (K, N, D)))[d.rows, jnp.arange(N)]
+    close(g.colour_rows(d.x, d.rows), picked)
+
+
+@REPRESENTATIONS
+def test_pulling_and_pushing_match_dense_products(make: Callable[[], Any]) -> None:
+    g, d = make(), Data()
+    L = np.linalg.cholesky(g.covariance())
+    close(g.pull(d.v), np.einsum("kij,ki->kj", L, d.v))
+    close(g.push(d.v), np.einsum("kij,kj->ki", L, d.v))
+    close(g.unpull(g.pull(d.v)), d.v)
+    close(thin(g.pull_curvature(d.G)), np.einsum("kij,kil,klj->kj", L, np.asarray(d.G), L))
+
+
+def test_curvature_of_full_gaussians_goes_there_and_back() -> None:
+    g, d = full(), Data()
+    close(g.unpull_curvature(g.pull_curvature(d.G)), d.G)
+    L = np.linalg.cholesky(g.covariance())
+    close(g.pull_curvature(d.G), np.swapaxes(L, 1, 2) @ np.asarray(d.G) @ L)
+
+
+def test_diagonal_curvature_goes_there_and_back() -> None:
+    g, d = diagonal(), Data()
+    close(g.pull_curvature(g.unpull_curvature(d.v)), d.v)
+
+
+def test_spectrum_of_full_gaussians_diagonalises() -> None:
+    g, d = full(), Data()
+    values, basis = g.spectrum(d.G)
+    close(g.from_spectrum(values, basis), d.G)
+    close(g.from_spectrum(1 / values, basis), np.linalg.inv(d.G), rtol=1e-7)
+    close(g.from_basis(basis, values * g.into_basis(basis, d.v)), np.einsum("kij,kj->ki", d.G, d.v))
+
+
+def test_factor_solve_and_move_of_full_gaussians_match_dense_algebra() -> None:
+    g, d = full(), Data()
+    P = np.asarray(g.square(d.G)) + np.eye(D)
+    U = g.factor(jnp.array(P))
+    close(U, np.triu(U))
+    close(np.asarray(U) @ np.swapaxes(U, 1, 2), P)
+    close(g.solve(U, d.v), np.linalg.solve(P, np.asarray(d.v)[..., None])[..., 0])
+    new = g.moved(U, d.v)
+    L = np.asarray(g.scale_tril)
+    close(new.covariance(), L @ np.linalg.inv(P) @ np.swapaxes(L, 1, 2))
+    close(new.mean, np.asarray(g.mean) + np.einsum("kij,kj->ki", L, d.v))
+    close(new.scale_tril, np.linalg.cholesky(new.covariance()))
+    close(np.asarray(new.scale_tril) @ np.asarray(new.inverse_tril), np.broadcast_to(np.eye(D), (K, D, D)))
+
+
+@REPRESENTATIONS
+def test_factor_of_an_indefinite_matrix_is_nan_for_that_component_only(make: Callable[[], Any]) -> None:
+    g, d = make(), Data()
+    P = curvature(g, d.positive.at[1, 2].set(-1.0))
+    new = g.moved(g.factor(P), d.v)
+    np.testing.assert_array_equal(new.finite(), [True, False, True])
+
+
+@REPRESENTATIONS
+def test_stein_and_score_moments_match_naive_sums(make: Callable[[], Any]) -> None:
+    g, d = make(), Data()
+    L, y = naive_whitened(g, np.asarray(d.x))
+    w, v = np.asarray(d.w), np.asarray(d.gradients)
+    cross = np.einsum("nk,kni,nj,kjl->kil", w, y, v, L, optimize=True)
+    A, a = g.stein(d.w, d.x, d.gradients)
+    close(a, np.einsum("kij,nk,ni->kj", L, w, v, optimize=True))
+    own = np.einsum("nk,kni,knj->kij", w, y, y) - np.einsum("nk,ij->kij", w, np.eye(D))
+    B, b = g.score_moments(d.w, d.x)
+    close(b, np.einsum("nk,kni->ki", w, y))
+    if isinstance(g, FullGaussians):
+        close(A, symmetrise(cross))
+        close(B, own)
+    else:
+        close(A, np.diagonal(cross, axis1=1, axis2=2))
+        close(B, np.diagonal(own, axis1=1, axis2=2))
+
+
+def test_stein_recovers_the_hessian_of_a_quadratic() -> None:
+    g, d = full(), Data()
+    n = 100_000
+    x = g.colour_rows(jax.random.normal(jax.random.key(0), (n, D), g.dtype), jnp.zeros(n, int))
+    weights = jnp.zeros((n, K), g.dtype).at[:, 0].set(1 / n)
+    A, a = g.stein(weights, x, x @ d.G[0])
+    np.testing.assert_allclose(A[0], g.pull_curvature(d.G)[0], atol=0.1)
+    np.testing.assert_allclose(a[0], g.pull(jnp.einsum("kij,kj->ki", d.G, g.mean))[0], atol=0.1)
+
+
+# Quadratic features ---------------------------------------------------------------------------------
+
+
+@REPRESENTATIONS
+def test_features_are_orthonormal_under_a_standard_normal(make: Callable[[], Any]) -> None:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)  # exact for the degrees that occur
+    grid = np.stack(np.meshgrid(*[nodes] * D), axis=-1).reshape(-1, D)
+    w = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * D), axis=-1).reshape(-1, D), axis=1)
+    f = np.asarray(make().features(jnp.array(grid)))
+    close(f.T @ (w[:, None] * f), np.eye(f.shape[1]))
+    close(w @ f, np.zeros(f.shape[1]))
+
+
+@REPRESENTATIONS
+def test_features_recover_a_quadratic(make: Callable[[], Any]) -> None:
+    g, d = make(), Data()
+    H = np.asarray(d.G) if isinstance(g, FullGaussians) else np.asarray(dense(thin(d.G)))
+    y = np.asarray(d.x)
+    values = 0.5 * np.einsum("ni,kij,nj->nk", y, H, y) + y @ np.asarray(d.v).T + 3.0
+    design = np.column_stack([g.features(d.x), np.ones(N)])
+    coefficients = np.linalg.lstsq(design, values, rcond=None)[0][:-1]
+    hessian, gradient = g.unpack(jnp.array(coefficients.T))
+    close(dense(hessian), H)
+    close(gradient, d.v)
+
+
+# Construction and rows ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [DiagonalGaussians, FullGaussians])
+def test_constructors_agree(cls: type[AbstractGaussians]) -> None:
+    mean, scale = diagonal().mean, jnp.array([0.5, 1.0, 2.0])
+    a = cls.isotropic(mean, scale)
+    b = cls.from_covariance(mean, scale[:, None, None] ** 2 * jnp.eye(D))
+    jax.tree.map(close, a, b)
+    assert (a.capacity, a.dim, a.dtype) == (K, D, jnp.float64)
+
+
+@REPRESENTATIONS
+def test_finite_finds_bad_rows(make: Callable[[], Any]) -> None:
+    g = make()
+    bad = jax.tree.map(lambda a: a.at[0].set(jnp.nan).at[2].set(0.0), g)
+    np.testing.assert_array_equal(bad.finite(), [False, True, False])
+
+
+@REPRESENTATIONS
+def test_where_chooses_rows(make: Callable[[], Any]) -> None:
+    a, b = make(), make(5)
+    mixed = a.where(jnp.array([True, False, True]), b)
+    jax.tree.map(lambda m, x, y: close(m, np.stack([x[0], y[1], x[2]])), mixed, a, b)
+
+
+def test_triangular_helpers() -> None:
+    g = full()
+    close(
+        np.asarray(triangular_inverse(g.scale_tril)) @ np.asarray(g.scale_tril),
+        np.broadcast_to(np.eye(D), (K, D, D)),
+    )
+    P = np.linalg.inv(g.covariance())
+    close(upper_cholesky(jnp.array(P)), np.swapaxes(np.linalg.inv(g.scale_tril), 1, 2), rtol=1e-7)
+
+
+# Blocks ---------------------------------------------------------------------------------------------
+
+BLOCKED: dict[str, Callable[[Any, Data, Any], Any]] = {
+    "log_prob": lambda g, d, count: g.log_prob(d.x, count),
+    "mixture_log_prob": lambda g, d, count: g.mixture_log_prob(d.log_weights, d.x, count),
+    "mixture_score": lambda g, d, count: g.mixture_score(d.r, d.x, count),
+}
+SUMMED: dict[str, Callable[[Any, Data, Any], Any]] = {
+    "stein": lambda g, d, count: g.stein(d.w, d.x, d.gradients, count),
+    "score_moments": lambda g, d, count: g.score_moments(d.w, d.x, count),
+}
+
+
+def in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_blocks, "_CPU_ELEMENTS", 1)
+    monkeypatch.setattr(_blocks, "_ACCELERATOR_ELEMENTS", 1)
+    assert _blocks.block_rows(10) < N
+
+
+@REPRESENTATIONS
+@pytest.mark.parametrize("name", [*BLOCKED, *SUMMED])
+def test_block_size_changes_nothing(
+    make: Callable[[], Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g, d = make(), Data()
+    operation = {**BLOCKED, **SUMMED}[name]
+    expected = operation(g, d, None)
+    in_small_blocks(monkeypatch)
+    jax.tree.map(close, operation(g, d, None), expected)
+
+
+@REPRESENTATIONS
+def test_drawing_in_small_blocks_changes_nothing(
+    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g, d = make(), Data()
+    expected = g.colour_rows(d.x, d.rows)
+    in_small_blocks(monkeypatch)
+    close(g.colour_rows(d.x, d.rows), expected)
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+@pytest.mark.parametrize("count", [0, 1, 64, 100, N, N + 50])
+def test_rows_within_the_count_are_right(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    g, d = full(), Data()
+    expected = BLOCKED[name](g, d, None)
+    in_small_blocks(monkeypatch)
+    got = jax.jit(BLOCKED[name], static_argnums=1)(g, d, jnp.array(count))
+    close(got[:count], expected[:count])
+
+
+@pytest.mark.parametrize("name", SUMMED)
+@pytest.mark.parametrize("count", [0, 64, 100])
+def test_sums_stop_after_the_count(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    g, d = full(), Data()
+    d.w = d.w * (jnp.arange(N) < count)[:, None]
+    expected = SUMMED[name](g, d, None)
+    in_small_blocks(monkeypatch)
+    d.x = d.x.at[128:].set(jnp.nan)  # whole blocks beyond the count are never touched
+    jax.tree.map(close, SUMMED[name](g, d, jnp.array(count)), expected)
+
+
+def test_log_density_in_small_blocks_is_differentiable(monkeypatch: pytest.MonkeyPatch) -> None:
+    g, d = full(), Data()
+    r = jax.nn.softmax(g.log_prob(d.x) + d.log_weights, axis=1)
+    in_small_blocks(monkeypatch)
+    gradient = jax.grad(lambda x: jnp.sum(g.mixture_log_prob(d.log_weights, x)))(d.x)
+    close(gradient, g.mixture_score(r, d.x))
+
+
+# Accuracy in float32 --------------------------------------------------------------------------------
+
+
+def ill_conditioned(condition: float, dim: int = 10) -> FullGaussians:
+    """Float32, with covariances of this condition number and no preferred axes."""
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(K, dim, dim)))[0]
+    S = (Q * np.geomspace(1, 1 / condition, dim)) @ np.swapaxes(Q, 1, 2)
+    L = jnp.array(np.linalg.cholesky(S), jnp.float32)
+    return FullGaussians.from_scale_tril(jnp.array(rng.normal(size=(K, dim)), jnp.float32), L)
+
+
+def in_float64(g: FullGaussians) -> FullGaussians:
+    return FullGaussians.from_scale_tril(g.mean.astype(jnp.float64), g.scale_tril.astype(jnp.float64))
+
+
+@pytest.mark.parametrize("condition", [1e6, 1e9])
+def test_float32_log_density_of_ill_conditioned_gaussians(condition: float) -> None:
+    g = ill_conditioned(condition)
+    x = g.colour(jax.random.normal(jax.random.key(0), (K, 100, g.dim), g.dtype))[1]
+    exact = in_float64(g).log_prob(x.astype(jnp.float64))[:, 1]
+    error = np.abs(g.log_prob(x)[:, 1] - exact)
+    assert g.log_prob(x).dtype == jnp.float32
+    # y = L^-1 (x - m) is known to eps * cond(L), and x itself only to eps.
+    assert np.max(error) < 100 * np.finfo(np.float32).eps * np.sqrt(condition)
+
+
+def test_float32_factors_stay_inverse_over_many_updates() -> None:
+    g = ill_conditioned(1e6)
+    rng = np.random.default_rng(1)
+    step = jax.jit(lambda g, P: g.moved(g.factor(P), jnp.zeros_like(g.mean)))
+    for _ in range(100):
+        noise = symmetrise(jnp.array(rng.normal(size=g.scale_tril.shape) * 0.02, g.dtype))
+        g = step(g, g.plus_identity(noise))
+    drift = np.asarray(g.scale_tril, np.float64) @ np.asarray(g.inverse_tril, np.float64) - np.eye(g.dim)
+    assert np.max(np.abs(drift)) < 1e-3
+    x = g.colour(jax.random.normal(jax.random.key(0), (K, 100, g.dim), g.dtype))[0]
+    np.testing.assert_allclose(g.log_prob(x)[:, 0], in_float64(g).log_prob(x)[:, 0], atol=0.05)
