@@ -149,6 +149,13 @@ def test_padding_does_not_change_the_rows_drawn() -> None:
     np.testing.assert_array_equal(draw_rows(as_key(0), log_w, 2000), draw_rows(as_key(0), padded, 2000))
 
 
+@pytest.mark.parametrize("u", [0.0, 1.0])
+def test_extreme_uniform_numbers_draw_no_absent_component(u: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape, dtype: jnp.full(shape, u, dtype))
+    log_w = jnp.log(jnp.array([0.0, 0.4, 0.6, 0.0]))
+    np.testing.assert_array_equal(draw_rows(as_key(0), log_w, 2), [1 if u == 0 else 2] * 2)
+
+
 # Moments and information ----------------------------------------------------------------------------
 
 
@@ -477,6 +484,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Mixture], Any], str]] = {
     "twice": (lambda q: q.marginal([0, -3]), "each only once"),
     "none": (lambda q: q.marginal([]), "at least one dimension"),
     "everything": (lambda q: q.condition({0: 0.0, 1: 0.0, 2: 0.0}), "leaves nothing"),
+    "many values": (lambda q: q.condition({0: np.zeros(3)}), "one number per dimension"),
     "nan value": (lambda q: q.condition({0: np.nan}), "must be finite"),
     "columns": (lambda q: q.affine(np.eye(2)), "3 columns"),
     "scale": (lambda q: q.affine([1.0, 2.0]), "vector of length 3"),

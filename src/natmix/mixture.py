@@ -212,6 +212,8 @@ class Mixture(eqx.Module):
         free = np.array([d for d in range(self.dim) if d not in set(fixed.tolist())])
         if free.size == 0:
             raise ValueError("Conditioning on every dimension leaves nothing; leave out at least one.")
+        if any(np.ndim(v) for v in given.values()):
+            raise ValueError("Condition on one number per dimension; use jax.vmap for many.")
         value = jnp.stack([jnp.asarray(v, self.dtype) for v in given.values()])
         if not _holds(jnp.all(jnp.isfinite(value))):
             raise ValueError("The values to condition on must be finite.")

@@ -1,0 +1,200 @@
+"""Component updates against closed forms and their guarantees."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import gaussian_kl, random_covariances, random_mixture
+
+from natmix._records import NaturalGradient
+from natmix.component_updaters import OPTIONS, Direct, Iblr, TrustRegion
+from natmix.component_updaters.trust_region import solve_trust_region
+from natmix.gaussians import DiagonalGaussians, FullGaussians
+
+ONE = jnp.asarray(1.0)
+
+
+def pulled(gaussians, G, g):
+    """The whitened natural gradient of dense G, g."""
+    K = gaussians.capacity
+    return NaturalGradient(
+        gaussians.pull_curvature(jnp.asarray(G)), gaussians.pull(jnp.asarray(g)), jnp.ones(K, bool)
+    )
+
+
+def random_gradient(seed, K, D, definite=False):
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(K, D, D))
+    G = G @ np.swapaxes(G, 1, 2) if definite else G + np.swapaxes(G, 1, 2)
+    return G, rng.normal(size=(K, D))
+
+
+def update(option, gaussians, ng, stepsize, updates=1, T=1.0):
+    K = gaussians.capacity
+    step = jnp.full(K, stepsize, gaussians.dtype)
+    return option.update(gaussians, ng, step, jnp.full(K, updates), jnp.asarray(T, gaussians.dtype))
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_direct_step_of_one_lands_on_a_gaussian_target(diagonal):
+    """R = log N(t, C) - log N(m, S): G = C^-1 - S^-1, g = C^-1 (m - t)."""
+    start = random_mixture(0, 3, 4, diagonal=diagonal).components
+    target = random_mixture(1, 3, 4, diagonal=diagonal).components
+    P, P0 = jnp.linalg.inv(target.covariance()), jnp.linalg.inv(start.covariance())
+    g = jnp.einsum("kij,kj->ki", P, start.mean - target.mean)
+    new, ok = update(Direct(), start, pulled(start, P - P0, g), 1.0)
+    assert bool(jnp.all(ok))
+    np.testing.assert_allclose(new.mean, target.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(new.covariance(), target.covariance(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.7])
+def test_direct_follows_equation_4(beta):
+    gaussians = random_mixture(2, 4, 3).components
+    G, g = random_gradient(3, 4, 3, definite=True)
+    new, ok = update(Direct(), gaussians, pulled(gaussians, G, g), beta)
+    P = np.linalg.inv(gaussians.covariance())
+    P1 = P + beta * G
+    linear = np.einsum("kij,kj->ki", P, gaussians.mean) + beta * (np.einsum("kij,kj->ki", G, gaussians.mean) - g)
+    assert bool(jnp.all(ok))
+    np.testing.assert_allclose(new.covariance(), np.linalg.inv(P1), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(new.mean, np.linalg.solve(P1, linear[..., None])[..., 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.7])
+def test_iblr_follows_equation_8(beta):
+    gaussians = random_mixture(2, 4, 3).components
+    G, g = random_gradient(3, 4, 3)
+    S = np.asarray(gaussians.covariance())
+    P1 = np.linalg.inv(S) + beta * G + 0.5 * beta**2 * G @ S @ G
+    later, ok = update(Iblr(), gaussians, pulled(gaussians, G, g), beta, updates=3)
+    assert bool(jnp.all(ok))
+    np.testing.assert_allclose(later.covariance(), np.linalg.inv(P1), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(
+        later.mean, gaussians.mean - beta * np.einsum("kij,kj->ki", S, g), rtol=1e-9, atol=1e-10
+    )
+    first, _ = update(Iblr(), gaussians, pulled(gaussians, G, g), beta, updates=0)
+    np.testing.assert_array_equal(first.mean, gaussians.mean)
+    np.testing.assert_allclose(first.covariance(), later.covariance(), rtol=1e-12)
+    moved, _ = update(Iblr(move_mean_at_first_update=True), gaussians, pulled(gaussians, G, g), beta, updates=0)
+    np.testing.assert_allclose(moved.mean, later.mean, rtol=1e-12)
+
+
+def test_iblr_stays_positive_definite_where_direct_fails():
+    K, D = 200, 5
+    gaussians = FullGaussians.from_covariance(
+        jnp.zeros((K, D)), jnp.asarray(random_covariances(np.random.default_rng(0), K, D, 100))
+    )
+    G, g = random_gradient(1, K, D)
+    ng = pulled(gaussians, 10 * G, g)
+    _, direct_ok = update(Direct(), gaussians, ng, 1.0)
+    new, ok = update(Iblr(), gaussians, ng, 1.0)
+    assert float(direct_ok.mean()) < 0.5
+    assert bool(jnp.all(ok))
+    # at least half the old precision, as the paper's argument says
+    A = np.asarray(jnp.einsum("kij,kjl,kml->kim", gaussians.inverse_tril, new.covariance(), gaussians.inverse_tril))
+    assert np.linalg.eigvalsh(A).max() <= 2 * (1 + 1e-9)
+
+
+CASES = [(D, condition) for D in (1, 2, 5, 20, 50, 100) for condition in (1.0, 1e3, 1e6)]
+
+
+@pytest.mark.parametrize(("D", "condition"), CASES)
+def test_trust_region_meets_its_bound_in_float32(D, condition):
+    """Six dimensions x three conditions x 120 components: 2160 random cases."""
+    K = 120
+    rng = np.random.default_rng(D)
+    cov = random_covariances(rng, K, D, condition).astype(np.float32)
+    mean = rng.normal(size=(K, D)).astype(np.float32)
+    L = np.linalg.cholesky(cov.astype(np.float64)).astype(np.float32)
+    gaussians = FullGaussians.from_scale_tril(jnp.asarray(mean), jnp.asarray(L))
+    # Curvatures from harmless to absurd, in whitened coordinates, a third of them definite.
+    A = rng.normal(size=(K, D, D)) * np.exp(rng.uniform(-3, 8, size=(K, 1, 1)))
+    A = np.where(np.arange(K)[:, None, None] % 3 == 0, A @ np.swapaxes(A, 1, 2) / D, A + np.swapaxes(A, 1, 2))
+    a = rng.normal(size=(K, D)) * np.exp(rng.uniform(-3, 8, size=(K, 1)))
+    bound = np.exp(rng.uniform(np.log(1e-3), np.log(5.0), size=K)).astype(np.float32)
+    ng = NaturalGradient(jnp.asarray(A, jnp.float32), jnp.asarray(a, jnp.float32), jnp.ones(K, bool))
+    one = jnp.asarray(1, jnp.float32)
+    new, ok = TrustRegion().update(gaussians, ng, jnp.asarray(bound), jnp.ones(K, int), one)
+    assert bool(jnp.all(ok))
+    assert new.mean.dtype == jnp.float32
+    kl = gaussian_kl(new, gaussians)
+    assert np.all(kl <= 1.01 * bound + 1e-7)
+    # Which of them could still take a longer step, in float64 from the same numbers?
+    values, vectors = np.linalg.eigh(np.asarray(ng.curvature, dtype=np.float64))
+    b = np.einsum("kij,ki->kj", vectors, np.asarray(ng.gradient, dtype=np.float64))
+    step = solve_trust_region(jnp.asarray(values), jnp.asarray(b), jnp.asarray(bound, jnp.float64), ONE)
+    full = np.asarray(step.eta) <= 1 + 1e-9
+    assert np.all(kl[~full] >= 0.99 * bound[~full])
+    # The smallest eta: a step longer by 1% breaks the bound or positive definiteness.
+    shorter = np.maximum(0.99 * np.asarray(step.eta), 1.0)
+    ratio = 1 + values / shorter[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        longer = 0.5 * np.sum(np.log(ratio) - 1 + 1 / ratio + (b / (shorter[:, None] * ratio)) ** 2, axis=1)
+    assert np.all((longer > bound)[~full] | np.any(ratio <= 0, axis=1)[~full])
+
+
+@pytest.mark.parametrize("T", [0.5, 2.0])
+def test_trust_region_never_steps_beyond_the_full_step(T):
+    gaussians = random_mixture(4, 5, 3).components
+    G, g = random_gradient(5, 5, 3, definite=True)
+    new, ok = update(TrustRegion(), gaussians, pulled(gaussians, 1e-3 * G, 1e-3 * g), 100.0, T=T)
+    full, _ = update(Direct(), gaussians, pulled(gaussians, 1e-3 * G, 1e-3 * g), 1 / T)
+    assert bool(jnp.all(ok))
+    np.testing.assert_allclose(new.mean, full.mean, rtol=1e-9)
+    np.testing.assert_allclose(new.covariance(), full.covariance(), rtol=1e-9)
+
+
+def test_trust_region_with_diagonal_covariances_meets_its_bound():
+    rng = np.random.default_rng(0)
+    K, D = 50, 8
+    gaussians = DiagonalGaussians(jnp.asarray(rng.normal(size=(K, D))), jnp.asarray(rng.uniform(0.1, 2, size=(K, D))))
+    ng = NaturalGradient(jnp.asarray(30 * rng.normal(size=(K, D))), jnp.asarray(rng.normal(size=(K, D))), jnp.ones(K, bool))
+    new, ok = update(TrustRegion(), gaussians, ng, 0.2)
+    full = FullGaussians.from_covariance
+    kl = gaussian_kl(full(new.mean, new.covariance()), full(gaussians.mean, gaussians.covariance()))
+    assert bool(jnp.all(ok))
+    np.testing.assert_allclose(kl, 0.2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_failed_update_leaves_that_component_alone_and_only_it(option, diagonal):
+    gaussians = random_mixture(0, 4, 3, diagonal=diagonal).components
+    G, g = random_gradient(1, 4, 3, definite=True)
+    good, ok = update(option(), gaussians, pulled(gaussians, G, g), 0.3)
+    assert bool(jnp.all(ok))
+    ng = pulled(gaussians, G, g)
+    broken = NaturalGradient(ng.curvature.at[2].set(jnp.nan), ng.gradient, ng.ok)
+    mixed, ok = update(option(), gaussians, broken, 0.3)
+    assert ok.tolist() == [True, True, False, True]
+    for a, b, c in zip(*map(jax.tree.leaves, (mixed, good, gaussians)), strict=True):
+        np.testing.assert_allclose(a[jnp.array([0, 1, 3])], b[jnp.array([0, 1, 3])], rtol=1e-12)
+        np.testing.assert_array_equal(a[2], c[2])
+
+
+def test_indefinite_direct_update_is_undone():
+    gaussians = random_mixture(0, 2, 3).components
+    G = jnp.stack([-10 * jnp.linalg.inv(gaussians.covariance()[0]), jnp.eye(3)])
+    new, ok = update(Direct(), gaussians, pulled(gaussians, G, jnp.ones((2, 3))), 1.0)
+    assert ok.tolist() == [False, True]
+    np.testing.assert_array_equal(new.mean[0], gaussians.mean[0])
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_updates_do_not_depend_on_coordinates(option):
+    """x -> B x + c changes nothing but the coordinates."""
+    rng = np.random.default_rng(3)
+    D = 3
+    mixture = random_mixture(6, 4, D)
+    B, c = jnp.asarray(rng.normal(size=(D, D)) + 2 * np.eye(D)), jnp.asarray(rng.normal(size=D))
+    G, g = random_gradient(8, 4, D)
+    there = mixture.affine(B, c)
+    inverse = jnp.linalg.inv(B)
+    G1 = jnp.einsum("ji,kjl,lm->kim", inverse, jnp.asarray(G), inverse)
+    g1 = jnp.asarray(g) @ inverse
+    one, ok = update(option(), mixture.components, pulled(mixture.components, G, g), 0.05)
+    two, ok2 = update(option(), there.components, pulled(there.components, G1, g1), 0.05)
+    assert ok.tolist() == ok2.tolist()
+    np.testing.assert_allclose(two.mean, one.mean @ B.T + c, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(two.covariance(), B @ one.covariance() @ B.T, rtol=1e-6, atol=1e-8)

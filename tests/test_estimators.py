@@ -1,0 +1,227 @@
+"""Estimators against closed forms, numerical integrals and the Monte-Carlo rate."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, make_batch, random_mixture
+
+from natmix import Mixture
+from natmix.ng_estimators import More, Stein
+
+ONE = jnp.asarray(1.0)
+PENALTY = jnp.asarray(30.0)
+
+
+def quadratic(D, seed=0):
+    """log p~ = -x^T H x / 2 + h^T x with an indefinite H."""
+    rng = np.random.default_rng(seed)
+    H = rng.normal(size=(D, D))
+    H, h = jnp.asarray(H + H.T), jnp.asarray(rng.normal(size=D))
+    return lambda x: -0.5 * x @ H @ x + h @ x, H, h
+
+
+def lonely(seed, K, D, *, diagonal=False):
+    """A mixture whose first component has all the weight, so that log q is quadratic."""
+    mixture = random_mixture(seed, K, D, diagonal=diagonal)
+    return Mixture(jnp.where(jnp.arange(K) == 0, 0.0, -800.0), mixture.components)
+
+
+def natural(mixture, estimate):
+    """G and g from the whitened natural gradient."""
+    gaussians = mixture.components
+    return gaussians.unpull_curvature(estimate.curvature), gaussians.unpull(estimate.gradient)
+
+
+def exact_quadratic(mixture, H, h, T):
+    """G and g of R = log p~ - T log N(m_0, S_0) under every component."""
+    P0 = jnp.linalg.inv(mixture.covariances[0])
+    G = H - T * P0
+    g = mixture.means @ H - h - T * (mixture.means - mixture.means[0]) @ P0
+    if mixture.is_diagonal:
+        G = jnp.diag(jnp.diagonal(G))
+    return jnp.broadcast_to(G, mixture.covariances.shape), g
+
+
+@pytest.mark.parametrize("self_normalised", [True, False])
+@pytest.mark.parametrize("T", [1.0, 2.5])
+@pytest.mark.parametrize("D", [1, 4])
+def test_more_is_exact_on_quadratics(D, T, self_normalised):
+    mixture = lonely(D, 3, D)
+    f, H, h = quadratic(D)
+    x, _ = draw(mixture, 1, [30, 60, 60])
+    batch = make_batch(mixture, x, jax.vmap(f)(x), log_background=jnp.zeros(150))
+    more = More(self_normalised=self_normalised)
+    G, g = natural(mixture, more.estimate(more.init(mixture), mixture, batch, jnp.asarray(T), PENALTY))
+    G0, g0 = exact_quadratic(mixture, H, h, T)
+    np.testing.assert_allclose(G, G0, rtol=1e-7, atol=1e-7 * float(jnp.abs(G0).max()))
+    np.testing.assert_allclose(g, g0, rtol=1e-7, atol=1e-7 * float(jnp.abs(g0).max()))
+
+
+def test_more_is_exact_on_separable_quadratics_with_diagonal_covariances():
+    D = 4
+    mixture = lonely(3, 2, D, diagonal=True)
+    H, h = jnp.asarray([1.0, -2.0, 0.5, 3.0]), jnp.arange(4.0)
+    x, _ = draw(mixture, 1, [40, 40])
+    batch = make_batch(mixture, x, -0.5 * (x * x) @ H + x @ h, log_background=jnp.zeros(80))
+    more = More()
+    G, g = natural(mixture, more.estimate(more.init(mixture), mixture, batch, ONE, PENALTY))
+    G0, g0 = exact_quadratic(mixture, jnp.diag(H), h, 1.0)
+    np.testing.assert_allclose(G, G0, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(g, g0, rtol=1e-7, atol=1e-7)
+
+
+def test_more_in_float32_with_few_samples_is_as_good_as_in_float64():
+    """The ridge of 1e-12 vanishes in float32; the solution must not depend on that."""
+    D = 6
+    errors = []
+    for dtype in (np.float32, np.float64):
+        mixture = random_mixture(5, 1, D, dtype=dtype)
+        f, H, h = quadratic(D)
+        x, _ = draw(mixture, 2, [40])  # 28 features
+        values = jax.vmap(f)(x.astype(jnp.float64)).astype(dtype)
+        batch = make_batch(mixture, x, values)
+        more = More(ridge=np.float32(1e-12))
+        estimate = more.estimate(more.init(mixture), mixture, batch, jnp.asarray(1.0, dtype), jnp.asarray(30.0, dtype))
+        G0, _ = exact_quadratic(mixture.astype(jnp.float64), H, h, 1.0)
+        A0 = mixture.astype(jnp.float64).components.pull_curvature(G0)
+        errors.append(float(jnp.abs(estimate.curvature - A0).max() / jnp.abs(A0).max()))
+    assert errors[1] < 1e-9
+    assert errors[0] < 2e-4
+
+
+def moment_matched(mixture, n, seed):
+    """Points with exactly the mean and covariance of the only component."""
+    y = np.random.default_rng(seed).normal(size=(n, mixture.dim))
+    y = y - y.mean(axis=0)
+    y = y @ np.linalg.inv(np.linalg.cholesky(y.T @ y / n)).T
+    return mixture.components.colour(jnp.asarray(y)[None])[0]
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("D", [1, 5])
+def test_stein_is_exact_on_moment_matched_points(D, diagonal):
+    mixture = lonely(7, 1, D, diagonal=diagonal)
+    f, H, h = quadratic(D)
+    x = moment_matched(mixture, 40, 3)
+    batch = make_batch(mixture, x, jax.vmap(f)(x), jax.vmap(jax.grad(f))(x))
+    G, g = natural(mixture, Stein().estimate(None, mixture, batch, ONE, PENALTY))
+    G0, g0 = exact_quadratic(mixture, H, h, 1.0)
+    np.testing.assert_allclose(G, G0, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(g, g0, rtol=1e-9, atol=1e-9)
+
+
+def bimodal():
+    """A one-dimensional mixture q and target p whose integrals are easy."""
+    q = Mixture.full([0.6, 0.4], [[-1.0], [1.2]], [[[0.8]], [[0.5]]])
+    p = Mixture.full([0.5, 0.5], [[-1.5], [1.5]], [[[0.5]], [[1.0]]])
+    return q, p
+
+
+def integrals(q, p, T):
+    """-E[R''] and -E[R'] under both components, by quadrature on a fine grid."""
+    x = jnp.linspace(-12, 12, 20_001)
+
+    def R(v):
+        return p.log_prob(v[None]) - T * q.log_prob(v[None])
+
+    first = jax.vmap(jax.grad(R))(x)
+    second = jax.vmap(jax.grad(jax.grad(R)))(x)
+    density = jnp.exp(q.component_log_prob(x[:, None]))
+    step = x[1] - x[0]
+    return -(density.T @ second) * step, -(density.T @ first) * step
+
+
+def estimate_many(option, q, p, n, repetitions, T, foreign):
+    """Estimates of (G, g) from ``repetitions`` independent sets of samples."""
+    source = Mixture.full([0.3, 0.7], [[-0.5], [0.8]], [[[1.6]], [[1.3]]]) if foreign else q
+
+    def one(key):
+        x, rows = source.sample_with_components(key, n)
+        gradient = jax.vmap(jax.grad(p.log_prob))(x) if option.needs_gradient else None
+        batch = make_batch(q, x, p.log_prob(x), gradient, source.log_prob(x), rows)
+        ng = option.estimate(option.init(q), q, batch, jnp.asarray(T), PENALTY)
+        G, g = natural(q, ng)
+        return jnp.stack([G[:, 0, 0], g[:, 0]])
+
+    return jax.lax.map(jax.jit(one), jax.random.split(jax.random.key(n), repetitions))
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+@pytest.mark.parametrize("self_normalised", [True, False])
+@pytest.mark.parametrize("estimator", [Stein, More])
+def test_estimates_converge_to_integrals_at_the_monte_carlo_rate(estimator, self_normalised, foreign):
+    q, p = bimodal()
+    option = estimator(self_normalised=self_normalised)
+    truth = jnp.stack(integrals(q, p, 1.0))
+    few = estimate_many(option, q, p, 500, 60, 1.0, foreign)
+    many = estimate_many(option, q, p, 8000, 60, 1.0, foreign)
+    error = jnp.sqrt(jnp.mean((many - truth) ** 2, axis=0))
+    bias = jnp.abs(many.mean(axis=0) - truth)
+    assert bool(jnp.all(bias < 4.5 * many.std(axis=0) / np.sqrt(60) + 0.01)), (many.mean(axis=0), truth)
+    ratio = jnp.sqrt(jnp.mean((few - truth) ** 2, axis=0)) / error
+    # sixteen times the samples: a quarter of the error
+    assert 2.8 < float(jnp.exp(jnp.log(ratio).mean())) < 5.6, ratio
+
+
+def test_temperature_scales_the_entropy_term():
+    q, p = bimodal()
+    truth = jnp.stack(integrals(q, p, 0.3))
+    got = estimate_many(Stein(), q, p, 8000, 20, 0.3, foreign=False)
+    error = got.std(axis=0) / np.sqrt(20)
+    assert bool(jnp.all(jnp.abs(got.mean(axis=0) - truth) < 5 * error + 0.01))
+
+
+@pytest.mark.parametrize("estimator", [Stein, More])
+def test_own_samples_only_ignores_other_samples_and_the_background(estimator):
+    q, p = bimodal()
+    x, rows = draw(q, 0, [300, 200])
+    gradient = jax.vmap(jax.grad(p.log_prob))(x)
+    option = estimator(own_samples_only=True)
+
+    def run(x, gradient, log_z):
+        batch = make_batch(q, x, p.log_prob(x), gradient, log_z, rows)
+        return option.estimate(option.init(q), q, batch, ONE, PENALTY)
+
+    first = run(x, gradient, q.log_prob(x))
+    moved = x.at[300:].add(0.3)  # the second component's samples
+    second = run(moved, jax.vmap(jax.grad(p.log_prob))(moved), jnp.zeros(500))
+    np.testing.assert_allclose(first.curvature[0], second.curvature[0], rtol=1e-12)
+    assert abs(float(first.curvature[1, 0, 0] - second.curvature[1, 0, 0])) > 1e-3
+
+
+def test_a_component_without_samples_is_not_ok():
+    q, p = bimodal()
+    x, _ = draw(q, 0, [100, 0])
+    option = Stein(own_samples_only=True)
+    batch = make_batch(q, x, p.log_prob(x), jax.vmap(jax.grad(p.log_prob))(x), source=jnp.zeros(100, int))
+    ng = option.estimate(None, q, batch, ONE, PENALTY)
+    assert ng.ok.tolist() == [True, False]
+    assert bool(jnp.all(jnp.isfinite(ng.curvature)))
+
+
+@pytest.mark.parametrize("estimator", [Stein, More])
+def test_standard_weights_do_not_overflow(estimator):
+    """Weights far beyond the range of float32 still give a finite, self-consistent answer."""
+    q, p = bimodal()
+    q32, p32 = q.astype(jnp.float32), p.astype(jnp.float32)
+    x, _ = draw(q32, 0, [200, 200])
+    log_z = q32.log_prob(x) - 150.0  # w = e^150
+    gradient = jax.vmap(jax.grad(p32.log_prob))(x)
+    option = estimator(self_normalised=False)
+    one, penalty = jnp.asarray(1, jnp.float32), jnp.asarray(30, jnp.float32)
+    ng = option.estimate(option.init(q32), q32, make_batch(q32, x, p32.log_prob(x), gradient, log_z), one, penalty)
+    assert not bool(jnp.any(jnp.isnan(ng.curvature)))
+
+
+def test_zero_densities_push_a_component_inwards():
+    """A target that is flat on [-1, 1] and zero outside pulls N(0, 4) together, and N(1, .1) left."""
+    q = Mixture.full([0.5, 0.5], [[0.0], [1.0]], [[[4.0]], [[0.1]]])
+    x, _ = draw(q, 0, [2000, 2000])
+    zero = jnp.abs(x[:, 0]) > 1
+    batch = make_batch(q, x, jnp.where(zero, -30.0, 0.0), jnp.zeros_like(x))
+    batch = type(batch)(**{**batch.__dict__, "zero": zero})
+    ng = Stein().estimate(None, q, batch, jnp.asarray(1e-3), PENALTY)
+    G, g = natural(q, ng)
+    assert float(G[0, 0, 0]) > 0  # more precise
+    assert float(g[1, 0]) > 0  # mean moves by -g
