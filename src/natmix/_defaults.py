@@ -1,5 +1,6 @@
 """Choices for a target nobody knows: which algorithm, how many samples, where to start."""
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +14,12 @@ from natmix._algorithm import GMMVI
 from natmix._codenames import parse
 from natmix._hyper import Option
 from natmix.component_adaptation import Vips
-from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 from natmix.mixture import Mixture
 from natmix.ng_estimators import More
 from natmix.sample_selectors import FromMixture
 from natmix.targets import AbstractTarget
+from natmix.targets._detect import Found, without_gradient
 
 logger = logging.getLogger("natmix")
 
@@ -26,32 +28,43 @@ VALUES_DEFAULT = "ZAMTRON"
 
 
 def resolve_algorithm(
-    algorithm: str | GMMVI | None, target: AbstractTarget, diagonal: bool, overrides: Mapping[str, Any]
-) -> tuple[GMMVI, list[str]]:
-    """The algorithm, and a note for each choice made for the user."""
+    algorithm: str | GMMVI | None, found: Found, dtype: Any, diagonal: bool, overrides: Mapping[str, Any]
+) -> tuple[GMMVI, AbstractTarget, list[str]]:
+    """The algorithm, the target as it uses it, and a note for each choice made for the user."""
     notes = []
     if algorithm is None:
-        algorithm = GRADIENT_DEFAULT if target.has_gradient else VALUES_DEFAULT
-        if not target.has_gradient:
+        found = without_gradient(found.target, dtype) or found
+        algorithm = GRADIENT_DEFAULT if found.target.has_gradient else VALUES_DEFAULT
+        if not found.target.has_gradient:
+            why = f" ({found.why})" if found.why else ""
             notes.append(
-                f"The target has no gradient: using {VALUES_DEFAULT}, which needs only values of the log density."
+                f"The target has no gradient{why}: using {VALUES_DEFAULT}, "
+                "which needs only values of the log density."
             )
             logger.warning(notes[-1])
-    if isinstance(algorithm, GMMVI):
-        if overrides:
+    chosen = _build(algorithm, found.target, diagonal, overrides)
+    if chosen.ng_estimator.needs_gradient:
+        found = without_gradient(found.target, dtype) or found
+        if not found.target.has_gradient:
+            why = f" ({found.why})" if found.why else ""
             raise ValueError(
-                f"{next(iter(overrides))!r} cannot be combined with a finished algorithm; "
-                "set it where the algorithm is built, or name the algorithm by its codename."
+                f"{chosen.codename} needs gradients and the target has none{why}; give one "
+                "(HostTarget(..., gradient=...)) or choose the estimator Z, for example ZAMTRON."
             )
-        chosen = algorithm
-    else:
-        chosen = GMMVI.from_codename(algorithm, **_for_target(algorithm, target, diagonal, overrides))
-    if chosen.ng_estimator.needs_gradient and not target.has_gradient:
+    return chosen, found.target, notes
+
+
+def _build(
+    algorithm: str | GMMVI, target: AbstractTarget, diagonal: bool, overrides: Mapping[str, Any]
+) -> GMMVI:
+    if not isinstance(algorithm, GMMVI):
+        return GMMVI.from_codename(algorithm, **_for_target(algorithm, target, diagonal, overrides))
+    if overrides:
         raise ValueError(
-            f"{chosen.codename} needs gradients and the target has none; give one "
-            "(HostTarget(..., gradient=...)) or choose the estimator Z, for example ZAMTRON."
+            f"{next(iter(overrides))!r} cannot be combined with a finished algorithm; "
+            "set it where the algorithm is built, or name the algorithm by its codename."
         )
-    return chosen, notes
+    return algorithm
 
 
 def _for_target(
@@ -82,62 +95,129 @@ def _samples(options: Mapping[str, type[Option]], dim: int, diagonal: bool) -> i
     return 4 * n if options["sample_selector"] is FromMixture else n
 
 
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """Where to look first, as the user says it; everything may be left out."""
+
+    mean: ArrayLike | None = None
+    scale: ArrayLike | None = None
+    covariance: ArrayLike | None = None
+    box: tuple[ArrayLike, ArrayLike] | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether the user says anything."""
+        return not all(v is None for v in (self.mean, self.scale, self.covariance, self.box))
+
+    def settings(self) -> dict[str, Any]:
+        """What the user said, with the defaults filled in, as plain Python."""
+        usual = self.box is None
+        return {
+            "init_mean": _plain(0.0 if usual and self.mean is None else self.mean),
+            "init_scale": _plain(
+                1.0 if usual and self.scale is None and self.covariance is None else self.scale
+            ),
+            "init_covariance": _plain(self.covariance),
+            "box": None if self.box is None else [_plain(b) for b in self.box],
+        }
+
+    def centre(self, dim: int) -> np.ndarray:
+        """Its mean."""
+        if self.box is not None:
+            low, high = self._corners(dim)
+            return (low + high) / 2
+        return _vector(0.0 if self.mean is None else self.mean, dim, "init_mean")
+
+    def gaussian(self, dim: int, dtype: Any, diagonal: bool) -> AbstractGaussians:
+        """One Gaussian of its mean and covariance."""
+        mean = jnp.asarray(self.centre(dim), dtype)[None]
+        family = DiagonalGaussians if diagonal else FullGaussians
+        if self.covariance is not None:
+            covariance = self._matrix(dim, diagonal)
+            gaussian: AbstractGaussians = family.from_covariance(mean, jnp.asarray(covariance, dtype)[None])
+            reason = "init_covariance is singular or not positive definite"
+        else:
+            scale = self._scale(dim)
+            unit = family.isotropic(mean, jnp.ones(1, dtype))
+            gaussian = _rescaled(unit, jnp.asarray(scale, dtype))
+            reason = "init_scale is zero or infinite"
+        if not bool(gaussian.finite()[0]):
+            raise ValueError(f"{reason} in {jnp.dtype(dtype)}; give one this type can represent.")
+        return gaussian
+
+    def _scale(self, dim: int) -> np.ndarray:
+        if self.box is not None:
+            low, high = self._corners(dim)
+            return (high - low) / np.sqrt(12)
+        scale = _vector(1.0 if self.scale is None else self.scale, dim, "init_scale")
+        if not np.all(scale > 0):
+            raise ValueError("init_scale must be positive: it holds the standard deviations of the start.")
+        return scale
+
+    def _corners(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        if any(v is not None for v in (self.mean, self.scale, self.covariance)):
+            raise ValueError("Give either box or init_mean, init_scale and init_covariance, not both.")
+        try:
+            low, high = self.box  # type: ignore[misc]
+        except (TypeError, ValueError):
+            raise ValueError(f"box must be a pair (low, high), got {self.box!r}.") from None
+        low, high = _vector(low, dim, "box"), _vector(high, dim, "box")
+        if not np.all(low < high):
+            raise ValueError("box must be (low, high) with low < high in every dimension.")
+        return low, high
+
+    def _matrix(self, dim: int, diagonal: bool) -> np.ndarray:
+        if self.scale is not None:
+            raise ValueError("Give either init_scale or init_covariance, not both.")
+        value = _numbers(self.covariance, "init_covariance")
+        if value.ndim < 2:
+            variances = _vector(value, dim, "init_covariance")
+            if not np.all(variances > 0):
+                raise ValueError("init_covariance must be positive: a variance of zero has no density.")
+            return np.diag(variances)
+        if value.shape != (dim, dim):
+            raise ValueError(
+                f"init_covariance must be a number or have shape [{dim}] or [{dim}, {dim}], "
+                f"got {list(value.shape)}."
+            )
+        size = np.abs(value).max()
+        if not np.isfinite(size) or not np.allclose(value, value.T, atol=1e-8 * size):
+            raise ValueError("init_covariance must be finite and symmetric.")
+        if diagonal and np.any(value[~np.eye(dim, dtype=bool)] != 0):
+            raise ValueError(
+                "init_covariance has entries off the diagonal, which covariance='diagonal' rules out."
+            )
+        eigenvalues = np.linalg.eigvalsh(value)
+        if eigenvalues[0] <= 1e-12 * max(eigenvalues[-1], 0):
+            raise ValueError("init_covariance is singular or not positive definite; give one with full rank.")
+        return value
+
+
 def start(
-    dim: int,
-    dtype: Any,
-    key: Array,
-    *,
-    diagonal: bool,
-    init_mean: ArrayLike,
-    init_scale: ArrayLike,
-    init_covariance: ArrayLike | None,
-    box: tuple[ArrayLike, ArrayLike] | None,
-    components: int,
+    dim: int, dtype: Any, key: Array, region: Region, diagonal: bool, components: int
 ) -> tuple[Mixture, Mixture]:
     """The starting mixture and the prior: means drawn from the prior, all with its covariance."""
-    mean, scale = _location(dim, init_mean, init_scale, box)
-    family = DiagonalGaussians if diagonal else FullGaussians
-    cov = np.diag(scale**2) if init_covariance is None else _covariance(dim, init_covariance)
-    if not isinstance(components, (int, np.integer)) or components < 1:
+    if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
         raise ValueError(f"init_components must be a whole number of at least 1, got {components!r}.")
-    centre = jnp.asarray(mean, dtype)[None]
-    gaussian = family.from_covariance(centre, jnp.asarray(cov, dtype)[None])
-    if not bool(gaussian.finite()[0]):
-        raise ValueError("The initial covariance is singular or not positive definite; give one with full rank.")
+    gaussian = region.gaussian(dim, dtype, diagonal)
     prior = Mixture(jnp.zeros(1, dtype), gaussian)
     if components == 1:
         return prior, prior
     noise = jax.random.normal(key, (1, components, dim), dtype)
-    means: Float[Array, "K D"] = gaussian.colour(noise)[0]
     rows = jnp.zeros(components, jnp.int32)
-    spread = jax.tree.map(lambda a: a[rows], gaussian)
-    parts = type(spread)(means, *jax.tree.leaves(spread)[1:])
-    return Mixture(jnp.full(components, -np.log(components), dtype), parts), prior
+    spread = dataclasses.replace(gaussian.take(rows), mean=gaussian.colour(noise)[0])
+    return Mixture(jnp.full(components, -np.log(components), dtype), spread), prior
 
 
-def _location(
-    dim: int, init_mean: ArrayLike, init_scale: ArrayLike, box: tuple[ArrayLike, ArrayLike] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    if box is not None:
-        try:
-            low, high = box
-        except (TypeError, ValueError):
-            raise ValueError(f"box must be a pair (low, high), got {box!r}.") from None
-        low, high = _vector(low, dim, "box"), _vector(high, dim, "box")
-        if not np.all(low < high):
-            raise ValueError("box must be (low, high) with low < high in every dimension.")
-        return (low + high) / 2, (high - low) / np.sqrt(12)
-    scale = _vector(init_scale, dim, "init_scale")
-    if not np.all(scale > 0):
-        raise ValueError("init_scale must be positive: it holds the standard deviations of the start.")
-    return _vector(init_mean, dim, "init_mean"), scale
+def _rescaled(unit: AbstractGaussians, scale: Float[Array, " D"]) -> AbstractGaussians:
+    """A standard normal with other standard deviations, which are never squared."""
+    if isinstance(unit, DiagonalGaussians):
+        return DiagonalGaussians(unit.mean, scale[None])
+    return FullGaussians(unit.mean, jnp.diag(scale)[None], jnp.diag(1 / scale)[None])
 
 
 def _vector(value: ArrayLike, dim: int, name: str) -> np.ndarray:
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers, got {value!r}.") from None
+    array = _numbers(value, name)
     if array.shape not in ((), (1,), (dim,)):
         raise ValueError(f"{name} must be a number or have shape [{dim}], got shape {list(array.shape)}.")
     if not np.all(np.isfinite(array)):
@@ -145,18 +225,15 @@ def _vector(value: ArrayLike, dim: int, name: str) -> np.ndarray:
     return np.broadcast_to(array, (dim,)).copy()
 
 
-def _covariance(dim: int, value: ArrayLike) -> np.ndarray:
-    cov = np.asarray(value, dtype=float)
-    if cov.ndim < 2:
-        variances = _vector(cov, dim, "init_covariance")
-        if not np.all(variances > 0):
-            raise ValueError("init_covariance must be positive: a variance of zero has no density.")
-        return np.diag(variances)
-    if cov.shape != (dim, dim):
-        raise ValueError(f"init_covariance must be a number, [{dim}] or [{dim}, {dim}], got {list(cov.shape)}.")
-    if not np.all(np.isfinite(cov)) or not np.allclose(cov, cov.T):
-        raise ValueError("init_covariance must be finite and symmetric.")
-    eigenvalues = np.linalg.eigvalsh(cov)
-    if eigenvalues[0] <= 1e-12 * max(eigenvalues[-1], 0):
-        raise ValueError("init_covariance is singular or not positive definite; give one with full rank.")
-    return cov
+def _numbers(value: Any, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers, got {value!r}.") from None
+    if array.dtype.kind not in "fiu" and array.dtype != jnp.bfloat16:
+        raise ValueError(f"{name} must hold real numbers, got {value!r}.")
+    return array.astype(float)
+
+
+def _plain(value: Any) -> Any:
+    return None if value is None else np.asarray(value, dtype=float).tolist()

@@ -11,12 +11,14 @@ from natmix._types import PRNGKey
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
+_NAN = float("nan")
+NO_ELBO = Elbo(_NAN, _NAN, _NAN, _NAN, _NAN, 0)
+
 
 def estimate_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Elbo:
     """E[log p~ - log q] (Eq. 1) from ``samples`` samples, without hiding zeros or invalid values."""
     if samples == 0:
-        nan = float("nan")
-        return Elbo(nan, nan, nan, nan, nan, 0)
+        return NO_ELBO
     key_x, key_target = jax.random.split(key)
     x = mixture.sample(key_x, samples)
     log_p = np.asarray(_log_density(target, key_target, x), dtype=float)

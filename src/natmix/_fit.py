@@ -1,5 +1,8 @@
 """`fit`: from a log density to a mixture."""
 
+import dataclasses
+import difflib
+import inspect
 import time
 from typing import Any
 
@@ -9,18 +12,26 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from natmix import _defaults
-from natmix._algorithm import GMMVI, State, present
-from natmix._convergence import Convergence
-from natmix._evaluate import estimate_elbo
-from natmix._interrupt import Interrupt
+from natmix._algorithm import GMMVI, State
+from natmix._codenames import MODULES
+from natmix._convergence import Best, Convergence
+from natmix._evaluate import NO_ELBO, estimate_elbo
+from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
-from natmix._result import Counts, Result, Timings
+from natmix._result import Counts, Elbo, Result, Timings
 from natmix._run import ChunkResult, Runner, initial_capacity
 from natmix.component_adaptation.vips import THRESHOLDS, Vips
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget, TargetError, as_target
+from natmix.targets._base import check_dim
+
+NEGLIGIBLE_WEIGHT = 1e-6
+"""Components below are left out of the returned mixture: mostly newcomers that had no time."""
 
 _CHUNK_SECONDS = 0.25
+_ELBO_SAMPLES = 2000
+_INTERRUPTED_SECONDS = 2.0
+"""What the final ELBO may take, about, after Ctrl-C."""
 
 
 def fit(
@@ -29,13 +40,13 @@ def fit(
     *,
     seed: int = 0,
     algorithm: str | GMMVI | None = None,
-    init_mean: ArrayLike = 0.0,
-    init_scale: ArrayLike = 1.0,
+    init_mean: ArrayLike | None = None,
+    init_scale: ArrayLike | None = None,
     init_covariance: ArrayLike | None = None,
     box: tuple[ArrayLike, ArrayLike] | None = None,
-    init_components: int = 1,
+    init_components: int | None = None,
     init_mixture: Mixture | None = None,
-    covariance: str = "full",
+    covariance: str | None = None,
     dtype: Any = None,
     max_iterations: int = 10_000,
     max_evaluations: int | None = None,
@@ -55,17 +66,19 @@ def fit(
         seed: every random number follows from it.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
             target without gradients.
-        init_mean: where to look first, a number or [D].
-        init_scale: how far from there, standard deviations, a number or [D].
+        init_mean: where to look first, a number or [D]; 0 if left out.
+        init_scale: how far from there, standard deviations, a number or [D]; 1 if left out.
         init_covariance: instead of ``init_scale``: a number, variances [D] or a matrix [D, D].
         box: instead of all these: (low, high), where most of the mass is to be expected.
-        init_components: how many components to start with, their means drawn from the start region.
-        init_mixture: the mixture to start from, instead of one drawn.
-        covariance: "full" or "diagonal".
-        dtype: of the computation; JAX's default float if left out.
+        init_components: how many components to start with, their means drawn from the start region;
+            1 if left out.
+        init_mixture: the mixture to start from, instead of one drawn. The start region, where new
+            components are sought, is then its own unless given.
+        covariance: "full" or "diagonal"; as in ``init_mixture``, otherwise full, if left out.
+        dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
         max_iterations: limit of iterations.
         max_evaluations: limit of evaluations of the target, never exceeded.
-        max_seconds: limit of time, compilation included.
+        max_seconds: limit of time, compilation included; the iteration that passes it is finished.
         tolerance: nats by which the ELBO must rise to count as improving.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
         progress: show a live line; only on a terminal if left out.
@@ -73,67 +86,46 @@ def fit(
 
     Returns:
         The mixture with its ELBO, trajectory and settings. Ctrl-C returns the best mixture so far.
+
+    Raises:
+        ValueError: an argument cannot be used.
+        TargetError: the target fails; its ``result`` holds what the run had reached.
     """
     started = time.perf_counter()
-    _check_limits(max_iterations, max_evaluations, max_seconds, tolerance, elbo_samples)
-    if covariance not in ("full", "diagonal"):
-        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}.")
-    if init_mixture is not None:
-        dim = init_mixture.dim if dim is None else dim
-        covariance = "diagonal" if init_mixture.is_diagonal else "full"
-    if isinstance(target, AbstractTarget) and dim is None:
-        dim = target.dim
+    limits = _Limits(max_iterations, max_evaluations, max_seconds, elbo_samples, tolerance)
+    _check_names(overrides)
+    region = _defaults.Region(init_mean, init_scale, init_covariance, box)
+    kind = _kind(covariance, init_mixture)
     dtype = _float_type(dtype, init_mixture)
-    key_run, key_start, key_elbo = jax.random.split(jax.random.key(_seed(seed)), 3)
-    probe = np.zeros(0)
-    if dim is not None and not isinstance(target, AbstractTarget):
-        from natmix.targets._base import check_dim
-
-        probe = _defaults._location(check_dim(dim), init_mean, init_scale, box)[0]
-    found, probes = as_target(target, dim, dtype, probe)
-    chosen, notes = _defaults.resolve_algorithm(algorithm, found, covariance == "diagonal", overrides)
-    mixture, prior = _defaults.start(
-        found.dim,
-        dtype,
-        key_start,
-        diagonal=covariance == "diagonal",
-        init_mean=init_mean,
-        init_scale=init_scale,
-        init_covariance=init_covariance,
-        box=box,
-        components=init_components,
-    )
-    if init_mixture is not None:
-        mixture, prior = init_mixture.astype(dtype), None
-        if mixture.dim != found.dim:
-            raise ValueError(f"init_mixture has {mixture.dim} dimensions, the target {found.dim}.")
+    dim = _dimension(dim, target, init_mixture)
+    key_run, key_start, key_elbo = jax.random.split(_key(seed), 3)
+    mixture = prior = None
+    if dim is not None:
+        mixture, prior = _start(dim, dtype, key_start, region, kind, init_components, init_mixture)
+    found = as_target(target, dim, dtype, np.zeros(0) if mixture is None else np.asarray(mixture.mean()))
+    assert mixture is not None  # as_target insists on knowing the dimension
+    chosen, known, notes = _defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
+    capacity = initial_capacity(chosen, mixture.num_components)
     job = _Job(
-        target=found,
+        target=known,
         algorithm=chosen,
-        state=chosen.init(key_run, mixture, prior, initial_capacity(chosen, mixture.num_components)),
+        state=_own(chosen.init(key_run, mixture, prior, capacity)),
         start_components=mixture.num_components,
-        limits=(max_iterations, max_evaluations, max_seconds),
-        probes=probes,
-        tolerance=tolerance,
-        elbo_samples=elbo_samples,
+        limits=limits,
+        probes=found.probes,
         notes=notes,
         started=started,
     )
     settings = {
         "algorithm": chosen.settings(),
-        "dim": found.dim,
+        "dim": known.dim,
         "seed": int(seed),
-        "covariance": covariance,
-        "dtype": str(jnp.dtype(dtype)),
-        "init_mean": np.asarray(init_mean).tolist(),
-        "init_scale": np.asarray(init_scale).tolist(),
-        "init_covariance": None if init_covariance is None else np.asarray(init_covariance).tolist(),
-        "box": None if box is None else [np.asarray(b).tolist() for b in box],
+        **region.settings(),
         "init_components": mixture.num_components,
-        "max_iterations": max_iterations,
-        "max_evaluations": max_evaluations,
-        "max_seconds": max_seconds,
-        "tolerance": tolerance,
+        "init_mixture": init_mixture is not None,
+        "covariance": kind,
+        "dtype": str(jnp.dtype(dtype)),
+        **dataclasses.asdict(limits),
     }
     return job.run(progress, key_elbo, settings)
 
@@ -148,95 +140,76 @@ class _Job:
         algorithm: GMMVI,
         state: State,
         start_components: int,
-        limits: tuple[int, int | None, float | None],
+        limits: "_Limits",
         probes: int,
-        tolerance: float,
-        elbo_samples: int | None,
         notes: list[str],
         started: float,
     ) -> None:
-        self.target, self.algorithm, self.state = target, algorithm, state
-        self.max_iterations, self.max_evaluations, self.max_seconds = limits
+        self.target, self.algorithm, self.state, self.limits = target, algorithm, state, limits
         self.probes, self.notes, self.started = probes, notes, started
-        self.elbo_samples = elbo_samples
         most = algorithm.component_adaptation.most_components(start_components)
         self.runner = Runner(algorithm, target, most)
-        self.convergence = Convergence(tolerance, _window(algorithm))
-        self.convergence.saw(0, start_components)
-        self.tolerance = tolerance
-        self.infos: list[dict[str, np.ndarray]] = []
-        self.seconds: list[np.ndarray] = []
+        self.convergence = Convergence(limits.tolerance, _window(algorithm), start_components)
+        self.best = Best(jax.device_get(state.mixture))
+        self.interrupt = Interrupt()
+        self.chunks: list[dict[str, np.ndarray]] = []
         self.iterations = 0
         self.evaluations = 0
         self.running = 0.0
-        self.best: tuple[float, Mixture] = (-np.inf, present(state.mixture))
-        self.interrupt = Interrupt()
+        self._check_budget()
 
     # The loop -----------------------------------------------------------------------------------
 
     def run(self, show: bool | None, key: Any, settings: dict[str, Any]) -> Result:
-        stopped = "max_iterations"
         with self.interrupt.watching(), Progress(self.algorithm.codename, show) as progress:
             try:
-                while self.iterations < self.max_iterations:
-                    reason = self._advance(progress)
-                    if reason:
-                        stopped = reason
-                        break
-            except KeyboardInterrupt:
+                stopped = None
+                while stopped is None:
+                    stopped = self._advance(progress)
+            except KeyboardInterrupt as error:
+                self.evaluations += error.evaluations if isinstance(error, Interrupted) else 0
                 stopped = "interrupted"
             except TargetError as error:
-                if self.iterations:
-                    error.result = self._result("interrupted", key, settings, evaluate=False)
-                raise
+                self.evaluations += error.evaluations
+                raise self._with_result(error, key, settings) from error.__cause__
+            except RuntimeError as error:  # raised inside a compiled step
+                failure = TargetError(f"An iteration failed: {_first_line(error)}")
+                raise self._with_result(failure, key, settings) from error
+            self.interrupt.forget()
             return self._result(stopped, key, settings)
 
     def _advance(self, progress: Progress) -> str | None:
         """One chunk; the reason to stop, if there is one."""
-        before = time.perf_counter()
-        compiled = self.runner.compile_seconds
-        self.interrupt.at_once = not self.target.inside_jax
+        before, compiled = time.perf_counter(), self.runner.compile_seconds
         chunk = self.runner.advance(self.state, self._chunk_length(), self._training_budget())
-        self.interrupt.at_once = False
         self.state = chunk.state
         after = time.perf_counter()
         self.running += after - before - (self.runner.compile_seconds - compiled)
         if chunk.exhausted:
-            if self.iterations == 0:
-                raise ValueError(
-                    f"max_evaluations={self.max_evaluations} is not enough for a single iteration; allow more, "
-                    "or lower sample_selector={'desired_samples': ...}."
-                )
-            if not self._room_was_missing():
-                return "max_evaluations"
-            return None
-        self._record(chunk, after)
+            return "max_evaluations"
+        self._record(chunk, before, after)
         self._show(progress)
         if self.interrupt.asked:
             return "interrupted"
-        if self.max_seconds is not None and after - self.started >= self.max_seconds:
-            return "max_seconds"
-        return "converged" if self._converged() else None
+        if self._converged():
+            return "converged"
+        if self.iterations >= self.limits.max_iterations:
+            return "max_iterations"
+        seconds = self.limits.max_seconds
+        return "max_seconds" if seconds is not None and after - self.started >= seconds else None
 
-    def _room_was_missing(self) -> bool:
-        return bool(self.algorithm.needs_room(self.state))
-
-    def _record(self, chunk: ChunkResult, now: float) -> None:
+    def _record(self, chunk: ChunkResult, before: float, after: float) -> None:
         infos = chunk.infos
         n = len(infos["elbo"])
-        if n == 0:
-            return
         if self.iterations == 0:
             self._check_first(infos)
-        previous = self.seconds[-1][-1] if self.seconds else now - self.started
-        self.seconds.append(np.linspace(previous, now - self.started, n + 1)[1:])
-        self.infos.append(infos)
-        self.iterations += n
+        objective = self._objective(infos)
+        seconds = np.linspace(before - self.started, after - self.started, n + 1)[1:]
         self.evaluations += int(infos["evaluations"].astype(np.int64).sum())
-        self.convergence.saw(self.iterations, int(self.state.births))
-        score = float(np.mean(self._objective(infos)[-max(1, n // 2) :]))
-        if np.isfinite(score) and score >= self.best[0]:
-            self.best = (score, present(self.state.mixture))
+        self.iterations += n
+        self.chunks.append({**infos, "objective": objective, "seconds": seconds})
+        self.convergence.saw(objective, int(self.state.births))
+        self.best.saw(objective, infos["elbo_se"], lambda: jax.device_get(self.state.mixture))
 
     def _check_first(self, infos: dict[str, np.ndarray]) -> None:
         asked, zeros, invalid = (int(infos[k][0]) for k in ("evaluations", "zeros", "invalid"))
@@ -244,51 +217,21 @@ class _Job:
             raise TargetError(
                 f"The target is not finite anywhere in the start region: of {asked} samples {zeros} have log "
                 f"density -inf and {invalid} NaN, +inf or a gradient that is not finite. Start where the "
-                "density is positive (init_mean, init_scale or box), or check the function."
+                "density is positive (init_mean, init_scale or box), or check the function.",
+                asked,
             )
 
     def _objective(self, infos: dict[str, np.ndarray]) -> np.ndarray:
         """The ELBO with the entropy scaled by the temperature, which is what the algorithm maximises."""
         return infos["elbo"] + (float(self.algorithm.temperature) - 1) * infos["entropy"]
 
-    # Limits -------------------------------------------------------------------------------------
-
-    def _chunk_length(self) -> int:
-        left = self.max_iterations - self.iterations
-        if self.iterations == 0:
-            return 1
-        per_second = self.iterations / max(self.running, 1e-9)
-        seconds = _CHUNK_SECONDS
-        if self.max_seconds is not None:
-            seconds = min(seconds, self.max_seconds - (time.perf_counter() - self.started))
-        return max(1, min(left, int(per_second * seconds)))
-
-    def _elbo_samples(self) -> int:
-        if self.elbo_samples is not None:
-            return self.elbo_samples
-        if self.target.inside_jax:
-            n = 2000
-        else:
-            n = int(np.clip(self.evaluations // 20, 100, 2000))
-        if self.max_evaluations is not None:
-            n = min(n, max(1, self.max_evaluations // 10))
-        return n
-
-    def _training_budget(self) -> int | None:
-        if self.max_evaluations is None:
-            return None
-        reserve = self.elbo_samples if self.elbo_samples is not None else min(2000, self.max_evaluations // 10)
-        return self.max_evaluations - max(1, reserve) - self.probes - self.evaluations
-
     def _converged(self) -> bool:
         log_weights = np.asarray(self.state.mixture.log_weights)
         exists = log_weights > -np.inf
-        ids = np.asarray(self.state.ids)[exists]
-        objective = np.concatenate([self._objective(i) for i in self.infos])
-        return self.convergence.reached(objective, ids, np.exp(log_weights[exists]))
+        return self.convergence.reached(np.asarray(self.state.ids)[exists], np.exp(log_weights[exists]))
 
     def _show(self, progress: Progress) -> None:
-        last = self.infos[-1]
+        last = self.chunks[-1]
         progress.update(
             self.iterations,
             float(np.mean(last["elbo"])),
@@ -298,32 +241,66 @@ class _Job:
             self.iterations / max(self.running, 1e-9),
         )
 
+    # Limits -------------------------------------------------------------------------------------
+
+    def _chunk_length(self) -> int:
+        if self.iterations == 0:
+            return 1
+        per_second = self.iterations / max(self.running, 1e-9)
+        seconds = _CHUNK_SECONDS
+        if self.limits.max_seconds is not None:
+            seconds = min(seconds, self.limits.max_seconds - (time.perf_counter() - self.started))
+        return max(1, min(self.limits.max_iterations - self.iterations, int(per_second * seconds)))
+
+    def _training_budget(self) -> int | None:
+        """Evaluations left for the updates when those for the final ELBO are set aside."""
+        limit = self.limits.max_evaluations
+        return None if limit is None else limit - self.limits.reserve - self.probes - self.evaluations
+
+    def _check_budget(self) -> None:
+        budget = self._training_budget()
+        if budget is None:
+            return
+        needed = int(self.algorithm.next_evaluations_at_most(self.state))
+        if needed > budget:
+            aside = self.limits.reserve + self.probes
+            raise ValueError(
+                f"max_evaluations={self.limits.max_evaluations} is not enough: an iteration needs {needed}, "
+                f"and {aside} are set aside for the final ELBO and the look at the target; "
+                "allow more, or lower sample_selector={'desired_samples': ...} or elbo_samples."
+            )
+
+    def _elbo_samples(self, interrupted: bool) -> int:
+        n = (
+            _ELBO_SAMPLES
+            if self.target.inside_jax
+            else int(np.clip(self.evaluations // 20, 100, _ELBO_SAMPLES))
+        )
+        if self.limits.elbo_samples is not None:
+            n = self.limits.elbo_samples
+        elif self.limits.max_evaluations is not None:
+            n = min(n, self.limits.reserve)
+        if interrupted and not self.target.inside_jax:
+            affordable = int(self.evaluations / max(self.running, 1e-9) * _INTERRUPTED_SECONDS)
+            n = min(n, affordable) if affordable > 1 else 0
+        return n
+
     # The outcome --------------------------------------------------------------------------------
 
-    def _final_mixture(self) -> Mixture:
-        """The last mixture, or the best one if the last is clearly worse."""
-        last = self.infos[-1]
-        n = len(last["elbo"])
-        recent = self._objective(last)[-max(1, n // 2) :]
-        noise = np.sqrt(np.mean(last["elbo_se"][-len(recent) :] ** 2) / len(recent))
-        score, best = self.best
-        if not np.isfinite(recent.mean()) or recent.mean() < score - max(4 * noise, self.tolerance, 1e-6 * abs(score)):
-            self.notes.append(
-                f"The last mixture was worse (ELBO {recent.mean():.4g}) than an earlier one ({score:.4g}); "
-                "that one is returned."
-            )
-            return best
-        return present(self.state.mixture)
+    def _with_result(self, error: TargetError, key: Any, settings: dict[str, Any]) -> TargetError:
+        if self.iterations:
+            error.result = self._result("failed", key, settings)
+        return error
 
-    def _result(self, stopped: str, key: Any, settings: dict[str, Any], evaluate: bool = True) -> Result:
-        mixture = self._final_mixture() if self.infos else self.best[1]
-        elbo = estimate_elbo(mixture, self.target, key, self._elbo_samples() if evaluate else 0)
-        names = self.infos[0] if self.infos else {}
-        trajectory = {name: np.concatenate([i[name] for i in self.infos]) for name in names}
-        if self.infos:
-            trajectory["seconds"] = np.concatenate(self.seconds)
+    def _result(self, stopped: str, key: Any, settings: dict[str, Any]) -> Result:
+        mixture, left_out = _without_negligible(self._final_mixture())
+        before = time.perf_counter()
+        elbo, stopped = self._final_elbo(mixture, stopped, key, settings)
+        now = time.perf_counter()
+        names = self.chunks[0] if self.chunks else {}
+        trajectory = {name: np.concatenate([c[name] for c in self.chunks]) for name in names}
+        if self.chunks:
             trajectory["total_evaluations"] = np.cumsum(trajectory["evaluations"].astype(np.int64))
-            trajectory["objective"] = self._objective(trajectory)
 
         def total(name: str) -> int:
             return int(trajectory[name].astype(np.int64).sum()) if name in trajectory else 0
@@ -338,23 +315,165 @@ class _Job:
             failed_updates=total("failed_updates"),
             added=total("added"),
             deleted=total("deleted"),
+            left_out=left_out,
         )
         notes = (*self.notes, *_share_notes(counts))
-        timings = Timings(self.runner.compile_seconds, self.running, time.perf_counter() - self.started)
+        timings = Timings(self.runner.compile_seconds, self.running, now - before, now - self.started)
         return Result(mixture, elbo, trajectory, counts, timings, stopped, self.algorithm, settings, notes)
 
+    def _final_mixture(self) -> Mixture:
+        """The last mixture, or the best one if the last is clearly worse (or was lost in a failure)."""
+        if not self.iterations or any(a.is_deleted() for a in jax.tree.leaves(self.state.mixture)):
+            return self.best.mixture
+        if self.best.beats_last(self.limits.tolerance):
+            self.notes.append(
+                f"The last mixture was worse (objective {self.best.now()[0]:.4g}) than an earlier one "
+                f"(at least {self.best.bound:.4g}); that one is returned."
+            )
+            return self.best.mixture
+        return jax.device_get(self.state.mixture)
 
-def _share_notes(counts: Counts) -> list[str]:
-    notes = []
-    n = max(counts.training_evaluations, 1)
-    if counts.zeros:
-        notes.append(f"{counts.zeros:,} evaluations ({counts.zeros / n:.2%}) had log density -inf, a density of zero.")
-    if counts.invalid:
-        notes.append(
-            f"{counts.invalid:,} evaluations ({counts.invalid / n:.2%}) gave NaN, +inf or a gradient that is not "
-            "finite; they were excluded from the updates."
+    def _final_elbo(
+        self, mixture: Mixture, stopped: str, key: Any, settings: dict[str, Any]
+    ) -> tuple[Elbo, str]:
+        """The ELBO of the final mixture, and why the run stopped if it is interrupted only now."""
+        if stopped == "failed":
+            return NO_ELBO, stopped
+        try:
+            elbo = estimate_elbo(mixture, self.target, key, self._elbo_samples(stopped == "interrupted"))
+        except KeyboardInterrupt as error:
+            given = error.evaluations if isinstance(error, Interrupted) else 0
+            return dataclasses.replace(NO_ELBO, samples=given), "interrupted"
+        except TargetError as error:
+            raise self._with_result(error, key, settings) from error.__cause__
+        return elbo, "interrupted" if self.interrupt.asked else stopped
+
+
+@dataclasses.dataclass(frozen=True)
+class _Limits:
+    max_iterations: int
+    max_evaluations: int | None
+    max_seconds: float | None
+    elbo_samples: int | None
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        for name, low in (("max_iterations", 1), ("max_evaluations", 1), ("elbo_samples", 2)):
+            value = getattr(self, name)
+            if value is None and name != "max_iterations":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+                raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}.")
+            object.__setattr__(self, name, int(value))
+        if self.max_seconds is not None and not (_is_number(self.max_seconds) and self.max_seconds > 0):
+            raise ValueError(f"max_seconds must be a positive number, got {self.max_seconds!r}.")
+        if not (_is_number(self.tolerance) and self.tolerance >= 0):
+            raise ValueError(f"tolerance must be a number and not negative, got {self.tolerance!r}.")
+
+    @property
+    def reserve(self) -> int:
+        """Evaluations set aside for the final ELBO."""
+        if self.elbo_samples is not None:
+            return self.elbo_samples
+        share = _ELBO_SAMPLES if self.max_evaluations is None else self.max_evaluations // 10
+        return min(_ELBO_SAMPLES, max(share, 1))
+
+
+# Arguments --------------------------------------------------------------------------------------
+
+
+def _check_names(overrides: dict[str, Any]) -> None:
+    known = (*MODULES, "temperature", "zero_penalty")
+    for name in overrides:
+        if name not in known:
+            arguments = list(inspect.signature(fit).parameters)
+            close = difflib.get_close_matches(name, [*arguments, *known], 1)
+            raise ValueError(
+                f"fit has no argument {name!r}{f', did you mean {close[0]!r}?' if close else ';'} "
+                f"Hyperparameters go by module: {', '.join(known)}."
+            )
+
+
+def _kind(covariance: str | None, mixture: Mixture | None) -> str:
+    if mixture is not None and not isinstance(mixture, Mixture):
+        raise ValueError(f"init_mixture must be a natmix.Mixture, got {type(mixture).__name__}.")
+    of_mixture = None if mixture is None else "diagonal" if mixture.is_diagonal else "full"
+    kind = covariance or of_mixture or "full"
+    if kind not in ("full", "diagonal"):
+        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}.")
+    if of_mixture not in (None, kind):
+        raise ValueError(f"covariance is {kind!r}, but init_mixture has {of_mixture} covariances.")
+    return kind
+
+
+def _dimension(dim: int | None, target: Any, mixture: Mixture | None) -> int | None:
+    if dim is not None:
+        dim = check_dim(dim)
+    elif isinstance(target, AbstractTarget):
+        dim = target.dim
+    elif mixture is not None:
+        dim = mixture.dim
+    if mixture is not None and dim != mixture.dim:
+        raise ValueError(f"init_mixture has {mixture.dim} dimensions, the target {dim}.")
+    return dim
+
+
+def _start(
+    dim: int,
+    dtype: Any,
+    key: Any,
+    region: _defaults.Region,
+    kind: str,
+    components: int | None,
+    mixture: Mixture | None,
+) -> tuple[Mixture, Mixture | None]:
+    """The starting mixture, and the region where components are sought (None: the mixture's own)."""
+    if mixture is None:
+        return _defaults.start(
+            dim, dtype, key, region, kind == "diagonal", 1 if components is None else components
         )
-    return notes
+    if components is not None:
+        raise ValueError("Give either init_components or init_mixture, not both.")
+    mixture = mixture.astype(dtype)
+    if not _usable_rows(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
+        raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
+    if not region.given:
+        return mixture, None
+    return mixture, _defaults.start(dim, dtype, key, region, kind == "diagonal", 1)[1]
+
+
+def _float_type(dtype: Any, mixture: Mixture | None) -> Any:
+    if dtype is None:
+        return mixture.dtype if mixture is not None else jnp.result_type(float)
+    try:
+        wanted = jnp.dtype(dtype)
+    except TypeError:
+        wanted = None
+    if wanted not in (jnp.float32, jnp.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {dtype!r}.")
+    if wanted == jnp.float64 and not jax.config.read("jax_enable_x64"):
+        raise ValueError(
+            "dtype float64 needs jax.config.update('jax_enable_x64', True) before arrays are made."
+        )
+    return wanted
+
+
+def _key(seed: Any) -> Any:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r}.")
+    return jax.random.key(np.uint32(seed))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+# Small things -----------------------------------------------------------------------------------
+
+
+def _own(state: State) -> State:
+    """A copy that shares no buffer with the algorithm or the user's mixture: chunks donate theirs."""
+    return jax.tree.map(jnp.copy, state)
 
 
 def _window(algorithm: GMMVI) -> int:
@@ -364,37 +483,42 @@ def _window(algorithm: GMMVI) -> int:
     return max(100, cycle)
 
 
-def _float_type(dtype: Any, mixture: Mixture | None) -> Any:
-    if dtype is None:
-        return mixture.dtype if mixture is not None else jnp.result_type(float)
-    if not jnp.issubdtype(jnp.dtype(dtype), jnp.floating):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
-    if jnp.dtype(dtype) == jnp.float64 and not jax.config.jax_enable_x64:
-        raise ValueError("dtype float64 needs jax.config.update('jax_enable_x64', True) before arrays are made.")
-    if jnp.dtype(dtype).itemsize < 4:
-        raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
-    return jnp.dtype(dtype)
+def _without_negligible(mixture: Mixture) -> tuple[Mixture, int]:
+    """The mixture of the components that matter, and how many do not."""
+    log_weights = np.asarray(mixture.log_weights, dtype=np.float64)
+    keep = _usable_rows(mixture) & (log_weights >= np.log(NEGLIGIBLE_WEIGHT))
+    kept = log_weights[keep]
+    left_out = int(np.sum(log_weights > -np.inf)) - int(keep.sum())
+    normalised = kept - np.logaddexp.reduce(kept)
+    components = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[keep]), mixture.components)
+    return Mixture(jnp.asarray(normalised, mixture.dtype), components), left_out
 
 
-def _seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise ValueError(f"seed must be a whole number, got {seed!r}.")
-    return int(seed)
+def _usable_rows(mixture: Mixture) -> np.ndarray:
+    """Which components hold finite numbers only; absent ones are no trouble."""
+    log_weights = np.asarray(mixture.log_weights)
+    finite = [
+        np.isfinite(np.asarray(a)).reshape(len(log_weights), -1).all(1)
+        for a in jax.tree.leaves(mixture.components)
+    ]
+    return (np.all(finite, axis=0) & (log_weights < np.inf)) | (log_weights == -np.inf)
 
 
-def _check_limits(
-    iterations: Any, evaluations: Any, seconds: Any, tolerance: Any, elbo_samples: Any
-) -> None:
-    for name, value, low in (
-        ("max_iterations", iterations, 1),
-        ("max_evaluations", evaluations, 1),
-        ("elbo_samples", elbo_samples, 2),
-    ):
-        if value is None and name != "max_iterations":
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-            raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}.")
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"max_seconds must be positive, got {seconds!r}.")
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must not be negative, got {tolerance!r}.")
+def _share_notes(counts: Counts) -> list[str]:
+    notes = []
+    n = max(counts.training_evaluations, 1)
+    if counts.zeros:
+        notes.append(
+            f"{counts.zeros:,} evaluations ({counts.zeros / n:.2%}) had log density -inf, a density of zero."
+        )
+    if counts.invalid:
+        notes.append(
+            f"{counts.invalid:,} evaluations ({counts.invalid / n:.2%}) gave NaN, +inf or a gradient that is "
+            "not finite; they were excluded from the updates."
+        )
+    return notes
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -19,7 +19,7 @@ class Elbo:
         where_positive: the mean of log p~ - log q over the samples with a positive density.
         zero_share: share of samples with log density -inf.
         invalid_share: share of samples with log density NaN or +inf; they are left out.
-        samples: how many samples were drawn and evaluated.
+        samples: how many samples were drawn and evaluated; 0 if it was not estimated.
     """
 
     value: float
@@ -33,6 +33,8 @@ class Elbo:
         return self.value
 
     def __str__(self) -> str:
+        if self.samples == 0:
+            return "not estimated"
         text = str(Estimate(self.value, self.standard_error))
         if self.zero_share > 0:
             text = (
@@ -58,6 +60,7 @@ class Counts:
         failed_updates: component updates that were not usable and left their component alone.
         added: components added.
         deleted: components deleted.
+        left_out: components of negligible weight at the end, not part of the returned mixture.
     """
 
     iterations: int
@@ -69,6 +72,7 @@ class Counts:
     failed_updates: int
     added: int
     deleted: int
+    left_out: int
 
     @property
     def evaluations(self) -> int:
@@ -81,13 +85,15 @@ class Timings:
     """Seconds spent.
 
     Attributes:
-        compilation: tracing and compiling.
+        compilation: tracing and compiling the algorithm.
         iterations: running the algorithm, the target included.
+        elbo: the final ELBO, with its own compilation.
         total: everything from call to return.
     """
 
     compilation: float
     iterations: float
+    elbo: float
     total: float
 
 
@@ -102,10 +108,10 @@ class Result:
             ``total_evaluations`` and ``objective``.
         counts: iterations and exact numbers of evaluations.
         timings: compilation apart.
-        stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds" or
-            "interrupted".
+        stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds",
+            "interrupted", or "failed" in the result that a `TargetError` carries.
         algorithm: the algorithm that ran.
-        settings: everything needed to run it again.
+        settings: everything needed to run it again, as plain Python (an ``init_mixture`` is only named).
         notes: choices made for the user, and what they should know.
     """
 

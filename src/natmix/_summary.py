@@ -13,6 +13,7 @@ _ENDINGS = {
     "max_evaluations": "stopped at the limit of evaluations; the ELBO may still rise",
     "max_seconds": "stopped at the time limit; the ELBO may still rise",
     "interrupted": "INTERRUPTED: this is the best mixture up to then",
+    "failed": "FAILED: the target raised an error; this is the best mixture up to then",
 }
 _MOST_ROWS = 8
 
@@ -22,16 +23,19 @@ def summary(result: "Result") -> str:
     counts, times = result.counts, result.timings
     rate = counts.iterations / times.iterations if times.iterations > 0 else float("nan")
     mixture = result.mixture
+    kind = "diagonal" if mixture.is_diagonal else "full"
     lines = [
         f"{result.algorithm.codename} on {mixture.dim} dimensions: {_ENDINGS[result.stopped]}.",
         f"  ELBO         {result.elbo}",
-        f"  mixture      {mixture.num_components} components, effectively {_effective(mixture.weights):.1f}"
-        f" ({'diagonal' if mixture.is_diagonal else 'full'} covariances, {mixture.dtype})",
-        f"  evaluations  {counts.evaluations:,} of the target ({counts.training_evaluations:,} in training)",
+        f"  mixture      {mixture.num_components} components, "
+        f"effectively {_effective(np.asarray(mixture.weights)):.1f} ({kind} covariances, "
+        f"{mixture.dtype})",
+        f"  evaluations  {counts.evaluations:,} of the target ({counts.training_evaluations:,} in training, "
+        f"{counts.elbo_evaluations:,} for the ELBO)",
         f"  time         {times.total:.1f} s, of which {times.compilation:.1f} s compiling; "
         f"{counts.iterations:,} iterations at {rate:.3g} per second",
-        f"  components   {counts.added} added, {counts.deleted} deleted; "
-        f"{counts.failed_updates} updates not usable and skipped",
+        f"  components   {counts.added} added, {counts.deleted} deleted, {counts.left_out} of negligible "
+        f"weight left out; {counts.failed_updates} updates not usable and skipped",
     ]
     lines += _table(result)
     lines += [f"  note: {note}" for note in result.notes]
@@ -52,5 +56,5 @@ def _table(result: "Result") -> list[str]:
         rows.append(f"  {share:6.2%}  {shown}")
     left = result.mixture.num_components - heaviest.num_components
     if left:
-        rows.append(f"  … and {left} more with {1 - shares[:_MOST_ROWS].sum():.2%} together")
+        rows.append(f"  … and {left} more with {shares[_MOST_ROWS:].sum():.2%} together")
     return rows

@@ -150,7 +150,7 @@ class AbstractGaussians(eqx.Module):
 
     @abc.abstractmethod
     def features(self, y: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        """Quadratic and linear features, orthonormal under N(0, I); without the constant."""
+        """Quadratic and linear features, uncorrelated under N(0, I); without the constant."""
 
     @abc.abstractmethod
     def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Curvature, Float[Array, "K D"]]:

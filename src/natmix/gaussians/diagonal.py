@@ -3,7 +3,6 @@
 from typing import Self
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix._linalg import einsum
@@ -85,11 +84,11 @@ class DiagonalGaussians(AbstractGaussians):
         return type(self)(self.mean + self.push(shift), self.scale / U)
 
     def features(self, y: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        return jnp.concatenate([(y * y - 1) / np.sqrt(2).astype(y.dtype), y], axis=1)
+        return jnp.concatenate([y * y - 1, y], axis=1)
 
     def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Float[Array, "K D"], Float[Array, "K D"]]:
         quadratic, linear = jnp.split(coefficients, 2, axis=1)
-        return np.sqrt(2).astype(quadratic.dtype) * quadratic, linear
+        return 2 * quadratic, linear
 
     def _cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]

@@ -108,8 +108,7 @@ class FullGaussians(AbstractGaussians):
 
     def features(self, y: Float[Array, "N D"]) -> Float[Array, "N F"]:
         rows, cols = np.tril_indices(self.dim, -1)
-        squares = (y * y - 1) / np.sqrt(2).astype(y.dtype)
-        return jnp.concatenate([squares, y[:, rows] * y[:, cols], y], axis=1)
+        return jnp.concatenate([y * y - 1, y[:, rows] * y[:, cols], y], axis=1)
 
     def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
         D = self.dim
@@ -118,7 +117,7 @@ class FullGaussians(AbstractGaussians):
         hessian = jnp.zeros((coefficients.shape[0], D, D), coefficients.dtype)
         hessian = hessian.at[:, rows, cols].set(cross).at[:, cols, rows].set(cross)
         d = np.arange(D)
-        return hessian.at[:, d, d].set(np.sqrt(2).astype(diagonal.dtype) * diagonal), linear
+        return hessian.at[:, d, d].set(2 * diagonal), linear
 
     def _cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]

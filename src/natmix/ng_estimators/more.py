@@ -26,7 +26,7 @@ _REFINEMENTS = 3
 class More(AbstractNgEstimator):
     """The compatible quadratic R(x) ~ y^T B y + y^T b + c, fitted by weighted ridge regression.
 
-    In whitened coordinates y = L^-1 (x - m), with features that are orthonormal under the component
+    In whitened coordinates y = L^-1 (x - m), with features that are uncorrelated under the component
     itself; the constant is not regularised. Its Hessian and gradient at the mean are the expected
     ones of Eq. 4, so A = -2 B and a = -b. Only values of the target are used.
     """

@@ -4,6 +4,7 @@ import abc
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float
 
 from natmix._records import Evaluation
@@ -18,9 +19,14 @@ class TargetError(RuntimeError):
 
     Attributes:
         result: what the run had reached before, if it had started.
+        evaluations: points the target had been given in the call that failed.
     """
 
     result: "Result | None" = None
+
+    def __init__(self, message: str, evaluations: int = 0) -> None:
+        super().__init__(message)
+        self.evaluations = evaluations
 
 
 class AbstractTarget(eqx.Module):
@@ -47,8 +53,12 @@ class AbstractTarget(eqx.Module):
 
 def check_dim(dim: Any) -> int:
     """A usable number of dimensions."""
-    import numpy as np
-
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
         raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}.")
     return int(dim)
+
+
+def check_batch_size(size: Any) -> None:
+    """A usable number of points per call."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        raise ValueError(f"batch_size must be a whole number of at least 1, got {size!r}.")

@@ -1,8 +1,9 @@
 """Find out what kind of function a target is."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,96 +16,209 @@ from natmix.targets.inside import JaxTarget
 _KEY_NAMES = ("key", "rng", "rng_key", "prng_key")
 
 
-def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> tuple[AbstractTarget, int]:
-    """The target, and how many evaluations it took to find out what it is.
+class Found(NamedTuple):
+    """A target, and what it took to know it."""
 
-    A function that JAX can trace is never evaluated for that; one outside JAX is called once, at
-    ``probe``.
+    target: AbstractTarget
+    probes: int = 0
+    """Evaluations spent on finding out."""
+    why: str = ""
+    """Why it has no gradient, if that is not plain."""
+
+
+def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Found:
+    """The target that a function is.
+
+    A function that JAX can trace is never evaluated for that; one outside JAX is called at ``probe``
+    (and, if it does not like a single point, at several copies of it).
     """
     if isinstance(fn, AbstractTarget):
         if dim is not None and fn.dim != check_dim(dim):
             raise ValueError(f"dim={dim} was given, but the target has dim={fn.dim}.")
-        return fn, 0
+        if isinstance(fn, JaxTarget):
+            _check_jax_target(fn, dtype)
+        return Found(fn)
     if not callable(fn):
         raise ValueError(f"The target must be a function of a point, got {type(fn).__name__}.")
     if dim is None:
         raise ValueError("Give dim, the number of dimensions of the target.")
     dim = check_dim(dim)
     stochastic = _takes_key(fn)
-    jax_target, trouble = _trace(fn, dim, dtype, stochastic)
-    if jax_target is not None:
-        return jax_target, 0
+    target, trouble = _trace(fn, dim, dtype, stochastic)
+    if target is not None:
+        return Found(target)
     if stochastic:
-        raise TargetError(f"The target takes a key but JAX cannot trace it: {trouble}")
+        raise TargetError(
+            f"The target takes a key, so it must be a JAX function, but tracing it raised {trouble}."
+        )
     return _probe(fn, dim, probe, trouble)
 
 
+def without_gradient(target: AbstractTarget, dtype: Any) -> Found | None:
+    """The target for values only, if JAX turns out not to be able to differentiate it."""
+    if not isinstance(target, JaxTarget) or target.values_only or target.returns_gradient:
+        return None
+    x = jax.ShapeDtypeStruct((2, target.dim), dtype)
+    try:
+        jax.eval_shape(lambda key, x: target.evaluate(key, x, 2, needs_gradient=True), *_key_type(True), x)
+    except Exception as error:
+        values = dataclasses.replace(target, values_only=True)
+        return Found(values, why=f"JAX cannot differentiate it: {_short(error)}")
+    return None
+
+
+# Inside JAX -------------------------------------------------------------------------------------
+
+
 def _takes_key(fn: Callable[..., Any]) -> bool:
+    required = _required(fn)
+    return required is not None and len(required) == 2 and required[0] in _KEY_NAMES
+
+
+def _required(fn: Callable[..., Any]) -> list[str] | None:
+    """Names of the arguments that must be given by position; None if nobody knows."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
-        return False
-    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(required) == 2 and required[0].name in _KEY_NAMES
+        return None
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind in positional]
 
 
 def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tuple[JaxTarget | None, str]:
-    key = (jax.eval_shape(lambda: jax.random.key(0)),) if stochastic else ()
-    trouble = []
-    for batched, shape in ((False, (dim,)), (True, (3, dim))):
+    """The target if JAX can trace it, otherwise the reason why not."""
+    raised: list[str] = []
+    returned: list[tuple[tuple[int, ...], list[str]]] = []
+    outside = False
+    cases: list[tuple[bool, tuple[int, ...]]] = [(False, (dim,)), (True, (dim + 1, dim))]
+    for batched, shape in cases:
         try:
-            out = jax.eval_shape(fn, *key, jax.ShapeDtypeStruct(shape, dtype))
+            out = jax.eval_shape(fn, *_key_type(stochastic), jax.ShapeDtypeStruct(shape, dtype))
         except Exception as error:
-            trouble.append(_short(error))
+            raised.append(_short(error))
+            outside = outside or isinstance(error, jax.errors.JAXTypeError)
             continue
-        rows = shape[:-1]
         gradient = isinstance(out, (tuple, list)) and len(out) == 2
         parts = list(out) if gradient else [out]
-        wanted = [rows, shape][: len(parts)]
-        if all(getattr(p, "shape", None) == w for p, w in zip(parts, wanted, strict=True)):
-            _check_dtype(parts[0].dtype)
-            return JaxTarget(fn, dim, batched, gradient, stochastic), ""
-        shapes = [getattr(p, "shape", type(p).__name__) for p in parts]
-        trouble.append(f"for a point of shape {shape} it returned shape {shapes if gradient else shapes[0]}")
-        if not batched and rows == () and shapes[0] == (1,):
-            trouble[-1] += " (return a scalar: take [0] of it)"
-    return None, "; ".join(dict.fromkeys(trouble))
+        shapes = [getattr(p, "shape", None) for p in parts]
+        if shapes == [shape[:-1], shape][: len(parts)]:
+            for p in parts:
+                _check_dtype(p.dtype)
+            return JaxTarget(
+                fn=_hashable(fn), dim=dim, batched=batched, returns_gradient=gradient, stochastic=stochastic
+            ), ""
+        returned.append((shape, [_show_shape(p) for p in parts]))
+    if returned and not outside:
+        # JAX could trace it, so it would return the same on the host.
+        shape, got = returned[0]
+        example = "point" if len(shape) == 1 else "batch"
+        hint = " (take [0] of it)" if got == ["shape [1]"] else ""
+        raise TargetError(
+            f"The target must return one number per point, or (number, gradient); for a {example} of shape "
+            f"{list(shape)} it returned {' and '.join(got)}{hint}."
+        )
+    return None, raised[0] if raised else ""
+
+
+def _check_jax_target(target: JaxTarget, dtype: Any) -> None:
+    """One whose kind the user declared must be of that kind."""
+    shape = (target.dim + 1, target.dim) if target.batched else (target.dim,)
+    try:
+        out = jax.eval_shape(target.fn, *_key_type(target.stochastic), jax.ShapeDtypeStruct(shape, dtype))
+    except Exception as error:
+        raise TargetError(f"The target could not be traced by JAX: {_short(error)}.") from error
+    wanted = [shape[:-1], shape] if target.returns_gradient else [shape[:-1]]
+    parts = list(out) if isinstance(out, (tuple, list)) else [out]
+    if [getattr(p, "shape", None) for p in parts] != wanted:
+        raise TargetError(
+            f"The target must return {' and '.join(f'shape {list(w)}' for w in wanted)} for points of shape "
+            f"{list(shape)}, it returned {' and '.join(_show_shape(p) for p in parts)}."
+        )
+    for p in parts:
+        _check_dtype(p.dtype)
 
 
 def _check_dtype(dtype: Any) -> None:
-    if not (jnp.issubdtype(dtype, jnp.floating) or jnp.issubdtype(dtype, jnp.integer)):
-        raise TargetError(f"The target must return a real number, it returns {dtype}.")
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise TargetError(f"The target must return real (floating-point) numbers, it returns {dtype}.")
 
 
-def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) -> tuple[HostTarget, int]:
-    point = np.asarray(probe, dtype=np.float64).reshape(dim)
+def _key_type(stochastic: bool) -> tuple[Any, ...]:
+    return (jax.eval_shape(lambda: jax.random.key(0)),) if stochastic else ()
+
+
+def _hashable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """JAX compares functions by their hash; one that has none is wrapped."""
     try:
-        out = fn(point.copy())
-    except Exception as error:
-        raise TargetError(
-            f"The target could not be evaluated at the point {_show(point)}: it raised "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    gradient = isinstance(out, (tuple, list)) and len(out) == 2
-    value, slope = (out[0], out[1]) if gradient else (out, np.zeros(dim))
-    try:
-        value, slope = np.asarray(value, dtype=np.float64), np.asarray(slope, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TargetError(f"The target must return a real number, it returned {type(value).__name__}.") from error
-    if value.size != 1:
-        raise TargetError(
-            f"The target must return one number for a point of shape [{dim}], it returned shape "
-            f"{list(value.shape)}; if it takes many points, wrap it: natmix.HostTarget(fn, dim, batched=True). "
-            f"(JAX could not trace it: {trouble})"
-        )
-    if slope.size != dim:
-        raise TargetError(f"The target's gradient must have shape [{dim}], got {list(slope.shape)}.")
-    return HostTarget(fn, dim, returns_gradient=gradient), 1
+        hash(fn)
+    except TypeError:
+        if all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn)):
+            return fn  # a pytree, for example an equinox module
+        return lambda *args: fn(*args)
+    return fn
+
+
+# On the host ------------------------------------------------------------------------------------
+
+
+def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) -> Found:
+    point = np.array(probe, dtype=np.float64).reshape(dim)
+    copies = 3 if dim == 2 else 2  # a number of points that cannot be taken for the dimension
+    tries = ((False, point, 1), (True, np.tile(point, (copies, 1)), copies))
+    spent, problem = 0, None
+    for batched, x, n in tries:
+        spent += n
+        try:
+            out = fn(x.copy())
+        except Exception as error:
+            problem = problem or error
+            continue
+        gradient = isinstance(out, (tuple, list)) and len(out) == 2
+        target = HostTarget(fn=_Constant(out), dim=dim, batched=batched, returns_gradient=gradient)
+        try:
+            target.call(x.reshape(n, dim), needs_gradient=gradient)
+        except TargetError as error:
+            problem = problem if isinstance(problem, TargetError) else error
+            continue
+        known = HostTarget(fn=fn, dim=dim, batched=batched, returns_gradient=gradient)
+        return Found(known, spent, f"JAX cannot trace it: {trouble}")
+    if isinstance(problem, TargetError):
+        raise problem
+    assert problem is not None
+    raise TargetError(
+        f"The target could not be evaluated at the point {_show(point)}: it raised "
+        f"{type(problem).__name__}: {problem}{_arguments(fn)}"
+    ) from problem
+
+
+class _Constant:
+    """What the function returned at the probe, to be looked at as a target's output is."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, x: np.ndarray) -> Any:
+        return self.value
+
+
+def _arguments(fn: Callable[..., Any]) -> str:
+    required = _required(fn)
+    if required is None or len(required) < 2:
+        return ""
+    return (
+        f" (it takes {', '.join(required)}: name the first one 'key' if it is a random key, "
+        "and fix data with functools.partial)"
+    )
 
 
 def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0].rstrip('.')}" if text else type(error).__name__
 
 
 def _show(point: np.ndarray) -> str:
     return np.array2string(point, precision=3, threshold=6)
+
+
+def _show_shape(part: Any) -> str:
+    return f"shape {list(part.shape)}" if hasattr(part, "shape") else f"a {type(part).__name__}"

@@ -1,7 +1,7 @@
 """Targets outside JAX: NumPy, C++, a simulator."""
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import equinox as eqx
@@ -9,9 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natmix._interrupt import Interrupted, user_code
 from natmix._records import Evaluation
 from natmix._types import Count, PRNGKey
-from natmix.targets._base import AbstractTarget, TargetError, check_dim
+from natmix.targets._base import AbstractTarget, TargetError, check_batch_size, check_dim
+
+_TASKS = 64
+"""Pieces an iteration's points are cut into for an executor, unless ``batch_size`` says otherwise."""
 
 
 class HostTarget(AbstractTarget):
@@ -24,8 +28,8 @@ class HostTarget(AbstractTarget):
         returns_gradient: whether ``fn`` returns (value, gradient).
         gradient: a function of its own for the gradient, if there is one; called only when needed.
         executor: any `concurrent.futures.Executor` to evaluate on.
-        batch_size: points per call of a batched ``fn``; all at once if left out (with an executor: a
-            few batches per iteration, so that its workers share the work).
+        batch_size: points per call of a batched ``fn``, and per task of an executor; if left out all
+            at once, or with an executor so many that each iteration has a few dozen tasks.
     """
 
     fn: Callable[..., Any] = eqx.field(static=True)
@@ -37,80 +41,167 @@ class HostTarget(AbstractTarget):
     batch_size: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}.")
+        if not callable(self.fn):
+            raise ValueError(f"The target must be a function of a point, got {type(self.fn).__name__}.")
+        if self.gradient is not None and not callable(self.gradient):
+            raise ValueError(
+                f"The gradient must be a function of a point, got {type(self.gradient).__name__}."
+            )
         if self.returns_gradient and self.gradient is not None:
             raise ValueError("Give either returns_gradient=True or a gradient function, not both.")
+        if self.batch_size is not None:
+            check_batch_size(self.batch_size)
 
     @property
     def has_gradient(self) -> bool:
+        """Whether gradients can be had."""
         return self.returns_gradient or self.gradient is not None
 
     @property
     def inside_jax(self) -> bool:
+        """Whether JAX can trace it."""
         return False
 
     def evaluate(
         self, key: PRNGKey, x: Float[Array, "Q D"], count: Count | int, needs_gradient: bool
     ) -> Evaluation:
+        """The log density, and its gradient if needed, at the first ``count`` points."""
         n = int(count)
-        points = np.asarray(x[:n], dtype=np.float64)
-        value, slope = self.call(points, needs_gradient)
-        padded = np.zeros(x.shape[0])
-        padded[:n] = value
-        if slope is None:
-            return Evaluation(jnp.asarray(padded, x.dtype), None)
-        slopes = np.zeros(x.shape)
-        slopes[:n] = slope
-        return Evaluation(jnp.asarray(padded, x.dtype), jnp.asarray(slopes, x.dtype))
+        points = np.array(np.asarray(x)[:n], dtype=np.float64)
+        with user_code():
+            value, slope = self.call(points, needs_gradient)
+        log_density = _padded(value, x.shape[:1], x.dtype)
+        return Evaluation(log_density, None if slope is None else _padded(slope, x.shape, x.dtype))
 
     def call(self, points: np.ndarray, needs_gradient: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Values [n] and gradients [n, D] (if needed) at n points."""
         outputs = self._map(self.fn, points)
+        slopes = None
         if self.returns_gradient:
-            values = _values([_part(o, 0) for o in outputs], points)
-            slopes = [_part(o, 1) for o in outputs] if needs_gradient else None
-        else:
-            values = _values(outputs, points)
-            slopes = self._map(self.gradient, points) if needs_gradient and self.gradient else None
+            pairs = [_pair(o) for o in outputs]
+            outputs = [value for value, _ in pairs]
+            slopes = [slope for _, slope in pairs] if needs_gradient else None
+        elif needs_gradient and self.gradient is not None:
+            slopes = self._map(self.gradient, points)
+        values = self._joined(outputs, len(points), (), "log density")
         if slopes is None:
             return values, None
-        return values, _array(slopes, points.shape, "gradients")
+        return values, self._joined(slopes, len(points), (self.dim,), "gradient")
+
+    # How it is called ---------------------------------------------------------------------------
 
     def _map(self, fn: Callable[..., Any], points: np.ndarray) -> list[Any]:
-        pieces: Iterable[np.ndarray] = points
-        if self.batched:
-            size = self.batch_size or (len(points) if self.executor is None else max(1, len(points) // 16))
-            pieces = [points[i : i + size] for i in range(0, len(points), size)]
-        run = map if self.executor is None else self.executor.map
+        """One output per point, or per batch of points; ``fn`` may do with its copies as it likes."""
+        given = 0
+        outputs: list[Any] = []
         try:
-            return list(run(fn, pieces))
+            if self.executor is not None:
+                return self._map_on(self.executor, fn, points.copy())
+            for piece in _pieces(points.copy(), (self.batch_size or len(points)) if self.batched else 1):
+                given += len(piece)
+                outputs.append(fn(piece if self.batched else piece[0]))
+            return outputs
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted(given) from None
+        except _Broken as broken:
+            raise self._error(broken.error, broken.evaluations) from broken.error
         except Exception as error:
-            raise TargetError(
-                f"The target raised {type(error).__name__}: {error} (points are float64 arrays of shape "
-                f"{'[n, ' if self.batched else '['}{self.dim}])."
-            ) from error
+            raise self._error(error, given) from error
+
+    def _map_on(self, executor: Executor, fn: Callable[..., Any], points: np.ndarray) -> list[Any]:
+        pieces = _pieces(points, self.batch_size or -(-len(points) // _TASKS))
+        task = fn if self.batched else _Each(fn)
+        futures: list[Future] = []
+        try:
+            futures.extend(executor.submit(task, piece) for piece in pieces)
+            outputs = [future.result() for future in futures]
+        except BaseException as error:
+            # What could not be cancelled has been evaluated or will be.
+            given = sum(len(p) for p, f in zip(pieces, futures, strict=False) if not f.cancel())
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(given) from None
+            raise _Broken(error, given) from error
+        return outputs if self.batched else [o for piece in outputs for o in piece]
+
+    def _error(self, error: BaseException, evaluations: int) -> TargetError:
+        shape = f"[n, {self.dim}]" if self.batched else f"[{self.dim}]"
+        message = f"The target raised {type(error).__name__}: {error} (it is given float64 arrays {shape})."
+        return TargetError(message, evaluations)
+
+    # What it returned ---------------------------------------------------------------------------
+
+    def _joined(self, outputs: list[Any], n: int, row: tuple[int, ...], name: str) -> np.ndarray:
+        """All outputs as one array of n rows, each of the size it should have."""
+        if not self.batched:
+            rows = [_real(o, name, n) for o in outputs]
+            for r in rows:
+                if r.size != int(np.prod(row)):
+                    raise TargetError(_wrong(name, r.shape, row, "a point"), n)
+            return np.array([r.reshape(row) for r in rows]).reshape(n, *row)
+        size = self.batch_size or (n if self.executor is None else -(-n // _TASKS))
+        blocks = []
+        for i, output in enumerate(outputs):
+            m = min(size, n - i * size)
+            block = _real(output, name, n)
+            if block.shape not in ((m, *row), (m, 1, *row), (m, *row, 1)):
+                raise TargetError(_wrong(name, block.shape, (m, *row), f"{m} points"), n)
+            blocks.append(block.reshape(m, *row))
+        return np.concatenate(blocks) if blocks else np.zeros((n, *row))
 
 
-def _part(output: Any, index: int) -> Any:
+class _Broken(Exception):  # noqa: N818
+    """An error on an executor, with the number of points it was given."""
+
+    def __init__(self, error: BaseException, evaluations: int) -> None:
+        super().__init__()
+        self.error, self.evaluations = error, evaluations
+
+
+class _Each:
+    """A function of one point applied to several, in another process if need be."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def __call__(self, points: np.ndarray) -> list[Any]:
+        return [self.fn(p) for p in points]
+
+
+def _pieces(points: np.ndarray, size: int) -> list[np.ndarray]:
+    return [points[i : i + size] for i in range(0, len(points), max(size, 1))]
+
+
+def _padded(values: np.ndarray, shape: tuple[int, ...], dtype: Any) -> Array:
+    out = np.zeros(shape)
+    out[: len(values)] = values
+    with np.errstate(over="ignore"):  # a float32 has no -1e50: it becomes -inf, a density of zero
+        return jnp.asarray(out.astype(dtype))
+
+
+def _pair(output: Any) -> tuple[Any, Any]:
     if not isinstance(output, (tuple, list)) or len(output) != 2:
-        raise TargetError(f"The target should return (log density, gradient), got {type(output).__name__}.")
-    return output[index]
-
-
-def _values(outputs: list[Any], points: np.ndarray) -> np.ndarray:
-    return _array(outputs, points.shape[:1], "log densities")
-
-
-def _array(outputs: list[Any], shape: tuple[int, ...], name: str) -> np.ndarray:
-    try:
-        pieces = [np.asarray(o, dtype=np.float64) for o in outputs]
-        flat = np.concatenate([p.reshape(-1) for p in pieces]) if pieces else np.zeros(0)
-    except (TypeError, ValueError) as error:
-        raise TargetError(f"The target's {name} are not real numbers: {error}.") from error
-    if flat.size != int(np.prod(shape)):
         raise TargetError(
-            f"The target's {name} should have shape {list(shape)} for these points, got "
-            f"{flat.size} numbers instead of {int(np.prod(shape))}."
+            f"The target should return (log density, gradient), it returned {type(output).__name__}."
         )
-    return flat.reshape(shape)
+    return output[0], output[1]
+
+
+def _real(output: Any, name: str, evaluations: int) -> np.ndarray:
+    """Numbers as float64; text, complex numbers, truth values and None are none."""
+    try:
+        array = np.asarray(output)
+        if array.dtype.kind in "fiu":
+            return array.astype(np.float64)
+        if array.dtype.kind == "O" and all(hasattr(v, "__float__") for v in array.flat):
+            return array.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    kind = type(output).__name__
+    what = f"{kind} of {array.dtype}" if isinstance(output, np.ndarray) else kind
+    raise TargetError(f"The target's {name} must consist of real numbers, it returned {what}.", evaluations)
+
+
+def _wrong(name: str, got: tuple[int, ...], wanted: tuple[int, ...], given: str) -> str:
+    return f"The target's {name} must have shape {list(wanted)} for {given}, it returned shape {list(got)}."

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from natmix._blocks import map_blocks
 from natmix._records import Evaluation
 from natmix._types import Count, PRNGKey
-from natmix.targets._base import AbstractTarget, check_dim
+from natmix.targets._base import AbstractTarget, check_batch_size, check_dim
 
 
 class JaxTarget(AbstractTarget):
@@ -24,6 +24,7 @@ class JaxTarget(AbstractTarget):
         batched: whether ``fn`` takes many points and returns as many values.
         returns_gradient: whether ``fn`` returns (value, gradient); otherwise JAX differentiates it.
         stochastic: whether ``fn`` takes a key (minibatches).
+        values_only: ``fn`` cannot be differentiated.
         batch_size: points evaluated at once.
     """
 
@@ -32,19 +33,30 @@ class JaxTarget(AbstractTarget):
     batched: bool = eqx.field(static=True, default=False)
     returns_gradient: bool = eqx.field(static=True, default=False)
     stochastic: bool = eqx.field(static=True, default=False)
+    values_only: bool = eqx.field(static=True, default=False)
     batch_size: int = eqx.field(static=True, default=1024)
+
+    def __check_init__(self) -> None:
+        if not callable(self.fn):
+            raise ValueError(f"The target must be a function of a point, got {type(self.fn).__name__}.")
+        if self.values_only and self.returns_gradient:
+            raise ValueError("Give either returns_gradient=True or values_only=True, not both.")
+        check_batch_size(self.batch_size)
 
     @property
     def has_gradient(self) -> bool:
-        return True
+        """Whether gradients can be had."""
+        return not self.values_only
 
     @property
     def inside_jax(self) -> bool:
+        """Whether JAX can trace it."""
         return True
 
     def evaluate(
         self, key: PRNGKey, x: Float[Array, "Q D"], count: Count | int, needs_gradient: bool
     ) -> Evaluation:
+        """The log density, and its gradient if needed, at the first ``count`` points."""
         block = self._many if self.batched else self._each
 
         def evaluate(index: Array, x: Array) -> tuple[Array, Array | None]:

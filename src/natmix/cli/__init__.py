@@ -1,0 +1,5 @@
+"""The command ``natmix``."""
+
+from natmix.cli._app import app
+
+__all__ = ["app"]

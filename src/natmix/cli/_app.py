@@ -1,0 +1,35 @@
+"""The commands, collected."""
+
+from typing import Annotated
+
+import typer
+
+from natmix._version import __version__
+from natmix.cli._demo import demo
+from natmix.cli._options import options
+
+app = typer.Typer(
+    name="natmix",
+    help="Variational inference with Gaussian mixtures by natural gradients.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.command()(demo)
+app.command()(options)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"natmix {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Variational inference with Gaussian mixtures by natural gradients."""

@@ -1,0 +1,72 @@
+"""``natmix demo``: a fit to watch, a summary to read, a picture to keep."""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from natmix._codenames import parse
+from natmix._fit import fit
+from natmix._result import Result
+from natmix.cli._errors import one_sentence
+from natmix.cli._target import BOUNDS, LOG_EVIDENCE, log_density
+from natmix.component_adaptation import Vips
+
+_FIRST_COMPONENTS = 16
+_MOST_COMPONENTS = 32
+_START_SCALE = 3.0
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the mixture.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Every random number follows from it.")] = 0,
+    codename: Annotated[str, typer.Option(help="The algorithm: see `natmix options`.")] = "samtron",
+    max_iterations: Annotated[int, typer.Option(hidden=True)] = 2000,
+) -> None:
+    """Fit a multimodal density in the plane, summarise the fit and save a picture of it."""
+    with one_sentence():
+        overrides = _settings(codename)
+        out.mkdir(parents=True, exist_ok=True)
+        typer.echo("Two half-rings, a banana and three Gaussians, to be approximated by a Gaussian mixture.")
+        result = fit(
+            log_density,
+            dim=2,
+            seed=seed,
+            algorithm=codename,
+            init_scale=_START_SCALE,
+            max_iterations=max_iterations,
+            progress=True,
+            **overrides,
+        )
+        typer.echo(f"\n{result.summary()}\n")
+        typer.echo("The target is normalised, so the ELBO is minus the KL divergence between fit and target.")
+        _save(result, out)
+
+
+def _settings(codename: str) -> dict[str, Any]:
+    """As many components as suit a demo: half of them added on the way, or all there from the start."""
+    if parse(codename)["component_adaptation"] is Vips:
+        adaptation = {"add_iters": 10, "max_components": _MOST_COMPONENTS}
+        return {"init_components": _FIRST_COMPONENTS, "component_adaptation": adaptation}
+    return {"init_components": _MOST_COMPONENTS}
+
+
+def _save(result: Result, out: Path) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        typer.echo("There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'")
+    else:
+        _save_picture(result, out / "fit.png")
+        typer.echo(f"The picture is in {out / 'fit.png'}")
+    result.mixture.save(out / "mixture.safetensors", metadata=result.settings)
+    typer.echo(f"The mixture is in {out / 'mixture.safetensors'}; natmix.Mixture.load reads it.")
+
+
+def _save_picture(result: Result, path: Path) -> None:
+    import matplotlib as mpl
+
+    from natmix.report import plot_overview
+
+    mpl.use("agg")  # a file needs no window
+    axes = plot_overview(result, log_density, bounds=BOUNDS, log_evidence=LOG_EVIDENCE)
+    axes[0].get_figure(root=True).savefig(path)

@@ -1,0 +1,28 @@
+"""Mistakes of the user end in one sentence, not in a traceback."""
+
+import contextlib
+from collections.abc import Iterator
+
+import typer
+
+from natmix.targets import TargetError
+
+BAD_INPUT = 2
+"""The exit code."""
+
+
+@contextlib.contextmanager
+def one_sentence() -> Iterator[None]:
+    """Print the message of an expected error and exit with `BAD_INPUT`."""
+    try:
+        yield
+    except OSError as error:
+        path = f"{error.filename}: " if error.filename else ""
+        _leave(f"{path}{error.strerror or error}", error)
+    except (ValueError, ImportError, TargetError) as error:
+        _leave(str(error), error)
+
+
+def _leave(message: str, error: Exception) -> None:
+    typer.echo(f"natmix: {message}", err=True)
+    raise typer.Exit(BAD_INPUT) from error

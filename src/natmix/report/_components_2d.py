@@ -1,0 +1,55 @@
+"""The components of a mixture as ellipses."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from natmix.mixture import Mixture
+from natmix.report._style import COMPONENT, axes_or_new, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Ellipse
+
+_FAINTEST = 0.25
+
+
+def plot_components_2d(
+    mixture: Mixture, *, deviations: float = 2.0, min_weight: float = 1e-3, ax: "Axes | None" = None
+) -> "Axes":
+    """An ellipse per component: the heavier the component, the stronger its line.
+
+    Args:
+        mixture: in two dimensions.
+        deviations: how many standard deviations the ellipses reach.
+        min_weight: lighter components are not drawn.
+        ax: where to draw; a new figure if left out.
+
+    Returns:
+        The axes.
+    """
+    ax = axes_or_new(ax)
+    weights = np.asarray(mixture.weights, dtype=float)
+    means, covariances = (np.asarray(a, dtype=float) for a in (mixture.means, mixture.covariances))
+    for row in np.flatnonzero(weights >= min(min_weight, weights.max())):
+        strength = np.sqrt(weights[row] / weights.max())
+        ellipse = _ellipse(means[row], covariances[row], deviations)
+        ellipse.set(
+            fill=False,
+            edgecolor=COMPONENT,
+            linewidth=0.6 + 1.2 * strength,
+            alpha=_FAINTEST + (1 - _FAINTEST) * strength,
+        )
+        ax.add_patch(ellipse)
+    ax.autoscale_view()
+    tidy(ax)
+    return ax
+
+
+def _ellipse(mean: np.ndarray, covariance: np.ndarray, deviations: float) -> "Ellipse":
+    from matplotlib.patches import Ellipse
+
+    variances, axes = np.linalg.eigh(covariance)
+    width, height = 2 * deviations * np.sqrt(variances)
+    angle = np.degrees(np.arctan2(axes[1, 0], axes[0, 0]))
+    return Ellipse(xy=(mean[0], mean[1]), width=width, height=height, angle=angle)

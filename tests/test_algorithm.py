@@ -1,0 +1,210 @@
+"""The compiled step: padding, seeds and lengths of runs change nothing they should not."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import mixture_target, random_mixture
+
+from natmix import GMMVI, Mixture
+from natmix._algorithm import present
+from natmix._run import Runner, initial_capacity
+
+TARGET = random_mixture(11, 3, 2, spread=3.0)
+SMALL = {"desired_samples": 25}
+
+
+def start(D=2, K=3, *, diagonal=False, dtype=jnp.float64, seed=1):
+    means = 3 * jax.random.normal(jax.random.key(seed), (K, D), dtype)
+    if diagonal:
+        return Mixture.diagonal(jnp.ones(K), means, 4 * jnp.ones((K, D), dtype))
+    return Mixture.full(jnp.ones(K), means, 4 * jnp.broadcast_to(jnp.eye(D, dtype=dtype), (K, D, D)))
+
+
+def algorithm(codename, reuse=0.0, **overrides):
+    adaptation = {"add_iters": 3, "del_iters": 6, "database_size": 500, "prior_candidates": 7} if "A" in codename else {}
+    return GMMVI.from_codename(
+        codename, sample_selector=SMALL | {"reuse_ratio": reuse}, component_adaptation=adaptation, **overrides
+    )
+
+
+def compiled(algo, target=None):
+    target = target or mixture_target(TARGET)
+    return eqx.filter_jit(lambda state: algo.step(state, target))
+
+
+def run(algo, state, steps, step=None):
+    step = step or compiled(algo)
+    infos = []
+    for _ in range(steps):
+        state, info = step(state)
+        infos.append(info)
+    return state, infos
+
+
+def by_identity(state):
+    """Weights, means and covariances of the present components, in order of birth."""
+    exists = np.flatnonzero(np.asarray(state.mixture.log_weights) > -np.inf)
+    order = exists[np.argsort(np.asarray(state.ids)[exists])]
+    m = state.mixture
+    return [np.asarray(a)[order] for a in (m.weights, m.means, m.covariances)]
+
+
+@pytest.mark.parametrize("reuse", [0.0, 1.5])
+@pytest.mark.parametrize("codename", ["SAMTRON", "ZEPYFUX", "SAPIDUG"])
+def test_one_step_does_not_depend_on_padding(codename, reuse):
+    algo = algorithm(codename, reuse)
+    state, _ = run(algo, algo.init(0, start(), capacity=3 if "E" in codename else 6), 6)
+    padded = algo.resized(state, state.mixture.num_components + 5)
+    one, info = compiled(algo)(state)
+    two, padded_info = compiled(algo)(padded)
+    for a, b in zip(by_identity(one), by_identity(two), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+    for field in dataclasses.fields(info):
+        a, b = getattr(info, field.name), getattr(padded_info, field.name)
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10, err_msg=field.name)
+
+
+@pytest.mark.parametrize("codename", ["SAMTRON", "ZEPIDOG"])
+def test_vmap_over_seeds_agrees_with_separate_runs(codename):
+    algo = algorithm(codename, reuse=1.0)
+    target = mixture_target(TARGET)
+    keys = jax.random.split(jax.random.key(5), 3)
+    states = [run(algo, algo.init(k, start(), capacity=5), 4)[0] for k in keys]
+    together = jax.tree.map(lambda *a: jnp.stack(a), *states)
+    stepped, infos = eqx.filter_jit(jax.vmap(lambda s: algo.step(s, target)))(together)
+    for i, state in enumerate(states):
+        alone, info = compiled(algo)(state)
+        same = jax.tree.map(lambda a, i=i: a[i], stepped)
+        for a, b in zip(by_identity(alone), by_identity(same), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(infos.elbo[i], info.elbo, rtol=1e-9)
+
+
+def test_vmap_from_the_start():
+    algo = algorithm("SAMTRON")
+    target = mixture_target(TARGET)
+
+    @eqx.filter_jit
+    def whole(keys):
+        states = jax.vmap(lambda k: algo.init(k, start(), capacity=6))(keys)
+        return jax.lax.scan(lambda s, _: jax.vmap(lambda v: algo.step(v, target))(s), states, None, length=10)[1]
+
+    infos = whole(jax.random.split(jax.random.key(0), 4))
+    assert infos.elbo.shape == (10, 4)
+    assert bool(jnp.all(jnp.isfinite(infos.elbo)))
+    assert len(set(np.asarray(infos.elbo[-1]).tolist())) == 4
+
+
+def test_moving_rows_changes_nothing():
+    algo = algorithm("SAMTRON")
+    state, _ = run(algo, algo.init(0, start(), capacity=8), 40)
+    assert int(state.births) > 3
+    compact = algo.resized(state, 8)
+    for a, b in zip(by_identity(compiled(algo)(state)[0]), by_identity(compiled(algo)(compact)[0]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_a_step_keeps_types_and_shapes(dtype, diagonal):
+    """Otherwise a loop over steps would not compile, or would compile twice."""
+    algo = algorithm("SAMTRON", reuse=1.0)
+    state = algo.init(0, start(diagonal=diagonal, dtype=dtype), capacity=5)
+    target = mixture_target(TARGET.astype(dtype))
+    out, info = eqx.filter_eval_shape(lambda s: algo.step(s, target), state)
+    before = jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), eqx.filter(state, eqx.is_array))
+    after = jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), out)
+    assert jax.tree.leaves(before) == jax.tree.leaves(after)
+    assert info.elbo.dtype == dtype
+
+
+def counting(algo, monkeypatch):
+    """Counts how often a step is traced."""
+    traces = []
+    tell = GMMVI.tell
+
+    def counted(self, *args):
+        traces.append(1)
+        return tell(self, *args)
+
+    monkeypatch.setattr(GMMVI, "tell", counted)
+    return traces
+
+
+def test_traces_do_not_grow_with_iterations_seeds_stepsizes_or_the_database(monkeypatch):
+    traces = counting(None, monkeypatch)
+    target = mixture_target(TARGET)
+    # The chunk traces the step twice for one program: once for its shapes.
+    for rate, seed, steps in ((0.1, 0, 30), (0.03, 1, 90)):
+        algo = algorithm("SEMTRON", component_stepsize={"stepsize": rate}, temperature=1 + rate)
+        runner = Runner(algo, target, 3)
+        state = algo.init(seed, start(), capacity=initial_capacity(algo, 3))
+        while int(state.iteration) < steps:
+            state = runner.advance(state, 30, None).state
+        if rate == 0.1:
+            first = len(traces)
+    assert 1 <= first <= 2
+    assert len(traces) == first
+
+
+def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
+    traces = counting(None, monkeypatch)
+    target = mixture_target(random_mixture(12, 3, 2, spread=3.0))
+    algo = GMMVI.from_codename(
+        "SAMTRON",
+        sample_selector={"desired_samples": 5},
+        component_adaptation={"add_iters": 1, "del_iters": 50, "database_size": 600, "max_components": 40},
+    )
+    runner = Runner(algo, target, 40)
+    state = algo.init(0, start(K=1), capacity=initial_capacity(algo, 1))
+    capacities = set()
+    while int(present(state.mixture).num_components) < 40:
+        state = runner.advance(state, 50, None).state
+        capacities.add(state.mixture.num_components)
+    assert len(capacities) <= 4  # 8, 16, 32, 40
+    assert len(traces) <= 2 * len(capacities)
+
+
+def test_the_state_has_a_fixed_size():
+    """Nothing in it grows with the length of the run."""
+    algo = algorithm("SAMTRON", reuse=1.0)
+    state = algo.init(0, start(), capacity=8)
+    later, _ = run(algo, state, 50)
+    sizes = [a.shape for a in jax.tree.leaves(eqx.filter(state, eqx.is_array))]
+    assert sizes == [a.shape for a in jax.tree.leaves(eqx.filter(later, eqx.is_array))]
+
+
+def test_whole_runs_agree_statistically_whatever_the_padding():
+    algo = algorithm("SEMTRON")
+    target = mixture_target(TARGET)
+
+    @eqx.filter_jit
+    def finals(keys, capacity):
+        states = jax.vmap(lambda k: algo.init(k, start(), capacity=capacity))(keys)
+        infos = jax.lax.scan(lambda s, _: jax.vmap(lambda v: algo.step(v, target))(s), states, None, length=60)[1]
+        return infos.elbo[-20:].mean(axis=0)
+
+    one = np.asarray(finals(jax.random.split(jax.random.key(0), 12), 3))
+    two = np.asarray(finals(jax.random.split(jax.random.key(1), 12), 9))
+    error = np.sqrt(one.var() / 12 + two.var() / 12)
+    assert abs(one.mean() - two.mean()) < 5 * error + 1e-3
+
+
+def test_reuse_lowers_evaluations():
+    fresh, reusing = algorithm("SEMTRON"), algorithm("SEMTRON", reuse=3.0)
+    costs = []
+    for algo in (fresh, reusing):
+        _, infos = run(algo, algo.init(0, start(), capacity=3), 60)
+        costs.append(sum(int(i.evaluations) for i in infos))
+    assert costs[0] == 60 * 3 * 25
+    assert costs[1] < 0.6 * costs[0]
+
+
+def test_a_state_with_reused_samples_does_not_shrink():
+    algo = algorithm("SEMTRON", reuse=1.0)
+    with pytest.raises(ValueError, match="cannot shrink"):
+        algo.resized(algo.init(0, start(), capacity=8), 4)
