@@ -1,5 +1,27 @@
-"""Double precision is available to all tests; those of float32 ask for it by dtype."""
+"""Double precision is available to all tests; those of float32 ask for it by dtype.
+
+Most of the time of the tests goes into compiling programs that run once, so the compiler is asked
+not to optimise them; the programs are the same, their results too. Each process uses one thread,
+because several processes run side by side.
+"""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("NPROC", "1")
 
 import jax
+import pytest
 
 jax.config.update("jax_enable_x64", True)
+
+MAPS = Path("/proc/self/maps")
+
+
+@pytest.fixture(autouse=True)
+def forget_programs():
+    """Every compiled program holds memory maps, of which a process may have 65530."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 25_000:
+        jax.clear_caches()

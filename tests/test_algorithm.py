@@ -31,18 +31,21 @@ def algorithm(codename, reuse=0.0, **overrides):
     )
 
 
-def compiled(algo, target=None):
-    target = target or mixture_target(TARGET)
-    return eqx.filter_jit(lambda state: algo.step(state, target))
+@eqx.filter_jit
+def step(algo, state):
+    return algo.step(state, mixture_target(TARGET))
 
 
-def run(algo, state, steps, step=None):
-    step = step or compiled(algo)
-    infos = []
-    for _ in range(steps):
-        state, info = step(state)
-        infos.append(info)
-    return state, infos
+@eqx.filter_jit
+def run(algo, state, steps):
+    """Many steps, by the same program whatever their number; the evaluations they took."""
+
+    def body(_, carry):
+        state, evaluations = carry
+        state, info = algo.step(state, mixture_target(TARGET))
+        return state, evaluations + info.evaluations
+
+    return jax.lax.fori_loop(0, steps, body, (state, jnp.zeros((), jnp.int32)))
 
 
 def by_identity(state):
@@ -57,10 +60,10 @@ def by_identity(state):
 @pytest.mark.parametrize("codename", ["SAMTRON", "ZEPYFUX", "SAPIDUG"])
 def test_one_step_does_not_depend_on_padding(codename, reuse):
     algo = algorithm(codename, reuse)
-    state, _ = run(algo, algo.init(0, start(), capacity=3 if "E" in codename else 6), 6)
+    state, _ = run(algo, algo.init(0, start(), capacity=3 if "E" in codename else 6), jnp.asarray(6))
     padded = algo.resized(state, state.mixture.num_components + 5)
-    one, info = compiled(algo)(state)
-    two, padded_info = compiled(algo)(padded)
+    one, info = step(algo, state)
+    two, padded_info = step(algo, padded)
     for a, b in zip(by_identity(one), by_identity(two), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
     for field in dataclasses.fields(info):
@@ -73,11 +76,11 @@ def test_vmap_over_seeds_agrees_with_separate_runs(codename):
     algo = algorithm(codename, reuse=1.0)
     target = mixture_target(TARGET)
     keys = jax.random.split(jax.random.key(5), 3)
-    states = [run(algo, algo.init(k, start(), capacity=5), 4)[0] for k in keys]
+    states = [run(algo, algo.init(k, start(), capacity=5), jnp.asarray(4))[0] for k in keys]
     together = jax.tree.map(lambda *a: jnp.stack(a), *states)
     stepped, infos = eqx.filter_jit(jax.vmap(lambda s: algo.step(s, target)))(together)
     for i, state in enumerate(states):
-        alone, info = compiled(algo)(state)
+        alone, info = step(algo, state)
         same = jax.tree.map(lambda a, i=i: a[i], stepped)
         for a, b in zip(by_identity(alone), by_identity(same), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
@@ -101,10 +104,10 @@ def test_vmap_from_the_start():
 
 def test_moving_rows_changes_nothing():
     algo = algorithm("SAMTRON")
-    state, _ = run(algo, algo.init(0, start(), capacity=8), 40)
+    state, _ = run(algo, algo.init(0, start(), capacity=8), jnp.asarray(40))
     assert int(state.births) > 3
     compact = algo.resized(state, 8)
-    for a, b in zip(by_identity(compiled(algo)(state)[0]), by_identity(compiled(algo)(compact)[0]), strict=True):
+    for a, b in zip(by_identity(step(algo, state)[0]), by_identity(step(algo, compact)[0]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
@@ -116,9 +119,12 @@ def test_a_step_keeps_types_and_shapes(dtype, diagonal):
     state = algo.init(0, start(diagonal=diagonal, dtype=dtype), capacity=5)
     target = mixture_target(TARGET.astype(dtype))
     out, info = eqx.filter_eval_shape(lambda s: algo.step(s, target), state)
-    before = jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), eqx.filter(state, eqx.is_array))
-    after = jax.tree.map(lambda a: (a.shape, a.dtype, a.weak_type), out)
-    assert jax.tree.leaves(before) == jax.tree.leaves(after)
+
+    def kinds(tree):
+        leaves = jax.tree.leaves(eqx.filter(tree, lambda a: hasattr(a, "dtype")))
+        return [(a.shape, a.dtype, getattr(a, "weak_type", False)) for a in leaves]
+
+    assert kinds(state) == kinds(out)
     assert info.elbo.dtype == dtype
 
 
@@ -173,7 +179,7 @@ def test_the_state_has_a_fixed_size():
     """Nothing in it grows with the length of the run."""
     algo = algorithm("SAMTRON", reuse=1.0)
     state = algo.init(0, start(), capacity=8)
-    later, _ = run(algo, state, 50)
+    later, _ = run(algo, state, jnp.asarray(50))
     sizes = [a.shape for a in jax.tree.leaves(eqx.filter(state, eqx.is_array))]
     assert sizes == [a.shape for a in jax.tree.leaves(eqx.filter(later, eqx.is_array))]
 
@@ -198,8 +204,7 @@ def test_reuse_lowers_evaluations():
     fresh, reusing = algorithm("SEMTRON"), algorithm("SEMTRON", reuse=3.0)
     costs = []
     for algo in (fresh, reusing):
-        _, infos = run(algo, algo.init(0, start(), capacity=3), 60)
-        costs.append(sum(int(i.evaluations) for i in infos))
+        costs.append(int(run(algo, algo.init(0, start(), capacity=3), jnp.asarray(60))[1]))
     assert costs[0] == 60 * 3 * 25
     assert costs[1] < 0.6 * costs[0]
 

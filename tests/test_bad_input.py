@@ -12,6 +12,15 @@ from natmix import GMMVI, HostTarget, Mixture, TargetError
 
 jax.config.update("jax_enable_x64", True)
 
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 SMALL = {
     "sample_selector": {"desired_samples": 60},
     "component_adaptation": {
@@ -88,8 +97,14 @@ BAD = [
     ({"init_components": True}, "init_components"),
     ({"init_mixture": "start"}, "natmix.Mixture"),
     ({"init_mixture": Mixture.full([1.0], np.zeros((1, 3)), np.eye(3)[None])}, "3 dimensions"),
-    ({"init_mixture": Mixture.diagonal([1.0], np.zeros((1, 2)), np.ones((1, 2))), "covariance": "full"}, "diagonal"),
-    ({"init_mixture": Mixture.full([1.0], np.zeros((1, 2)), np.eye(2)[None]), "init_components": 2}, "not both"),
+    (
+        {"init_mixture": Mixture.diagonal([1.0], np.zeros((1, 2)), np.ones((1, 2))), "covariance": "full"},
+        "diagonal",
+    ),
+    (
+        {"init_mixture": Mixture.full([1.0], np.zeros((1, 2)), np.eye(2)[None]), "init_components": 2},
+        "not both",
+    ),
     ({"algorithm": "samtro"}, "leaves out"),
     ({"algorithm": "szmtron"}, "both choose"),
     ({"algorithm": "samtroq"}, "names no option"),
@@ -168,7 +183,8 @@ def test_raising_in_the_middle_keeps_what_was_reached(at):
     assert result.stopped == "failed"
     assert result.counts.iterations == (3 if at < 300 else 5)
     assert result.counts.evaluations == calls == at
-    assert result.elbo.samples == 0 or at > 300
+    assert result.elbo.samples == (0 if at < 300 else 11)
+    assert "not estimated" in result.summary()
     assert_healthy(result)
 
 
@@ -178,7 +194,7 @@ def test_raising_inside_jax_keeps_what_was_reached():
     def check(x):
         nonlocal calls
         calls += 1
-        if calls > 400:
+        if calls > 1000:
             raise OSError("no more")
         return np.zeros(np.shape(x)[:-1])
 
@@ -187,7 +203,7 @@ def test_raising_inside_jax_keeps_what_was_reached():
             check, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="sequential"
         )
 
-    with pytest.raises(TargetError, match="no more|iteration failed") as error:
+    with pytest.raises(TargetError, match="OSError: no more") as error:
         natmix.fit(target, dim=2, algorithm="zamtron", max_iterations=100, **SMALL)
     assert error.value.result is not None
     assert 1 <= error.value.result.counts.iterations < 100
@@ -197,23 +213,12 @@ def test_raising_inside_jax_keeps_what_was_reached():
 # Values that are no numbers ---------------------------------------------------------------------
 
 
-def nothing_anywhere(value):
-    return lambda x: jnp.sum(x) * 0 + value
-
-
 @pytest.mark.parametrize("value", [-np.inf, np.nan, np.inf])
 def test_not_finite_anywhere(value):
     target = HostTarget(dim=2, fn=lambda x: np.full(len(x), value), batched=True)
     with pytest.raises(TargetError, match="not finite anywhere in the start region") as error:
         natmix.fit(target, algorithm="zamtron", **SMALL)
     assert "init_mean" in str(error.value)
-
-
-class Hostile:
-    """A normal density that goes wrong at random places; one compiled program for all the ways."""
-
-    def __call__(self, x):
-        raise NotImplementedError
 
 
 def hostile(kind, x):
@@ -281,7 +286,8 @@ def scaled(size, width, x):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
-    ("scale", "size", "width"), [(1e-6, 1.0, 1e-6), (1e6, 1.0, 1e6), (1e-6, 1.0, 1.0), (1e4, 1.0, 1.0), (1.0, 1e8, 1.0)]
+    ("scale", "size", "width"),
+    [(1e-6, 1.0, 1e-6), (1e6, 1.0, 1e6), (1e-6, 1.0, 1.0), (1e4, 1.0, 1.0), (1.0, 1e8, 1.0)],
 )
 def test_any_scale(scale, size, width, dtype):
     target = jax.tree_util.Partial(scaled, jnp.asarray(size, dtype), jnp.asarray(width, dtype))
@@ -297,7 +303,7 @@ def test_any_scale(scale, size, width, dtype):
 
 def test_improper_targets_do_no_harm():
     """A constant density: the mixture grows without bound, but its numbers stay finite."""
-    target = jax.tree_util.Partial(scaled, jnp.asarray(0.0), jnp.asarray(1.0))
+    target = jax.tree_util.Partial(scaled, *jnp.array([0.0, 1.0], "float64"))
     result = natmix.fit(target, dim=2, max_iterations=200, algorithm="SEMTRON", tolerance=0)
     assert_healthy(result)
     assert np.all(np.asarray(result.mixture.std()) > 10)

@@ -276,7 +276,6 @@ def test_features_are_uncorrelated_under_a_standard_normal(make: Callable[[], An
     grid = np.stack(np.meshgrid(*[nodes] * D), axis=-1).reshape(-1, D)
     w = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * D), axis=-1).reshape(-1, D), axis=1)
     f = np.asarray(make().features(jnp.array(grid)))
-    D = grid.shape[1]
     variances = np.where(np.arange(f.shape[1]) < D, 2.0, 1.0)  # squares come first
     close(f.T @ (w[:, None] * f), np.diag(variances))
     close(w @ f, np.zeros(f.shape[1]))

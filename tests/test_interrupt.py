@@ -40,8 +40,8 @@ def record(self, *args):
     if self.iterations == 1:
         say("READY")
 f._Job._record = record
-result = natmix.fit(target, dim=2, max_iterations=10_000_000, tolerance=0, algorithm="SEMIFUX", progress=False,
-                    component_stepsize={"stepsize": 1e-9})
+result = natmix.fit(target, dim=2, max_iterations=10_000_000, tolerance=0, algorithm="SEMIFUX",
+                    progress=False, component_stepsize={"stepsize": 1e-9})
 report(result)
 """
 OUTSIDE = """
@@ -64,7 +64,9 @@ report(result)
 
 def run_and_interrupt(body, presses=1):
     code = COMMON + textwrap.dedent(body)
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     watchdog = threading.Timer(120, process.kill)
     watchdog.start()
     try:

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._hyper import real
@@ -292,8 +293,9 @@ class GMMVI(eqx.Module):
 
 def present(mixture: Mixture) -> Mixture:
     """The mixture without absent components; on the host only."""
-    rows = jnp.flatnonzero(mixture.log_weights > -jnp.inf)
-    return Mixture(mixture.log_weights[rows], mixture.components.take(rows))
+    rows = np.flatnonzero(np.asarray(mixture.log_weights) > -np.inf)
+    # Indexing in JAX would compile anew for every number of components.
+    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[rows]), mixture)
 
 
 def _iteration_key(state: State) -> PRNGKey:

@@ -11,8 +11,14 @@ from natmix._types import PRNGKey
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
-_NAN = float("nan")
-NO_ELBO = Elbo(_NAN, _NAN, _NAN, _NAN, _NAN, 0)
+
+def no_elbo(samples: int) -> Elbo:
+    """One that was broken off after so many evaluations."""
+    nan = float("nan")
+    return Elbo(nan, nan, nan, nan, nan, samples)
+
+
+NO_ELBO = no_elbo(0)
 
 
 def estimate_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Elbo:

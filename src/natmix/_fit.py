@@ -15,7 +15,7 @@ from natmix import _defaults
 from natmix._algorithm import GMMVI, State
 from natmix._codenames import MODULES
 from natmix._convergence import Best, Convergence
-from natmix._evaluate import NO_ELBO, estimate_elbo
+from natmix._evaluate import NO_ELBO, estimate_elbo, no_elbo
 from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
 from natmix._result import Counts, Elbo, Result, Timings
@@ -167,21 +167,23 @@ class _Job:
                 while stopped is None:
                     stopped = self._advance(progress)
             except KeyboardInterrupt as error:
-                self.evaluations += error.evaluations if isinstance(error, Interrupted) else 0
+                self.evaluations += _given(error)
                 stopped = "interrupted"
             except TargetError as error:
                 self.evaluations += error.evaluations
-                raise self._with_result(error, key, settings) from error.__cause__
-            except RuntimeError as error:  # raised inside a compiled step
-                failure = TargetError(f"An iteration failed: {_first_line(error)}")
-                raise self._with_result(failure, key, settings) from error
+                raise self._failed(error, settings) from error.__cause__
             self.interrupt.forget()
-            return self._result(stopped, key, settings)
+            return self._finished(stopped, key, settings)
 
     def _advance(self, progress: Progress) -> str | None:
         """One chunk; the reason to stop, if there is one."""
         before, compiled = time.perf_counter(), self.runner.compile_seconds
-        chunk = self.runner.advance(self.state, self._chunk_length(), self._training_budget())
+        try:
+            chunk = self.runner.advance(self.state, self._chunk_length(), self._training_budget())
+        except TargetError:
+            raise
+        except (RuntimeError, ValueError) as error:  # from within a compiled step
+            raise TargetError(f"An iteration failed: {_gist(error)}") from error
         self.state = chunk.state
         after = time.perf_counter()
         self.running += after - before - (self.runner.compile_seconds - compiled)
@@ -287,16 +289,35 @@ class _Job:
 
     # The outcome --------------------------------------------------------------------------------
 
-    def _with_result(self, error: TargetError, key: Any, settings: dict[str, Any]) -> TargetError:
+    def _failed(self, error: TargetError, settings: dict[str, Any], elbo: Elbo = NO_ELBO) -> TargetError:
+        """The error, with what had been reached."""
         if self.iterations:
-            error.result = self._result("failed", key, settings)
+            mixture, left_out = _without_negligible(self._final_mixture())
+            error.result = self._outcome("failed", mixture, left_out, elbo, settings)
         return error
 
-    def _result(self, stopped: str, key: Any, settings: dict[str, Any]) -> Result:
+    def _finished(self, stopped: str, key: Any, settings: dict[str, Any]) -> Result:
         mixture, left_out = _without_negligible(self._final_mixture())
         before = time.perf_counter()
-        elbo, stopped = self._final_elbo(mixture, stopped, key, settings)
-        now = time.perf_counter()
+        try:
+            elbo = estimate_elbo(mixture, self.target, key, self._elbo_samples(stopped == "interrupted"))
+        except KeyboardInterrupt as error:
+            elbo, self.interrupt.asked = no_elbo(_given(error)), True
+        except TargetError as error:
+            raise self._failed(error, settings, no_elbo(error.evaluations)) from error.__cause__
+        if self.interrupt.asked:
+            stopped = "interrupted"
+        return self._outcome(stopped, mixture, left_out, elbo, settings, time.perf_counter() - before)
+
+    def _outcome(
+        self,
+        stopped: str,
+        mixture: Mixture,
+        left_out: int,
+        elbo: Elbo,
+        settings: dict[str, Any],
+        elbo_seconds: float = 0.0,
+    ) -> Result:
         names = self.chunks[0] if self.chunks else {}
         trajectory = {name: np.concatenate([c[name] for c in self.chunks]) for name in names}
         if self.chunks:
@@ -318,7 +339,8 @@ class _Job:
             left_out=left_out,
         )
         notes = (*self.notes, *_share_notes(counts))
-        timings = Timings(self.runner.compile_seconds, self.running, now - before, now - self.started)
+        total_seconds = time.perf_counter() - self.started
+        timings = Timings(self.runner.compile_seconds, self.running, elbo_seconds, total_seconds)
         return Result(mixture, elbo, trajectory, counts, timings, stopped, self.algorithm, settings, notes)
 
     def _final_mixture(self) -> Mixture:
@@ -332,21 +354,6 @@ class _Job:
             )
             return self.best.mixture
         return jax.device_get(self.state.mixture)
-
-    def _final_elbo(
-        self, mixture: Mixture, stopped: str, key: Any, settings: dict[str, Any]
-    ) -> tuple[Elbo, str]:
-        """The ELBO of the final mixture, and why the run stopped if it is interrupted only now."""
-        if stopped == "failed":
-            return NO_ELBO, stopped
-        try:
-            elbo = estimate_elbo(mixture, self.target, key, self._elbo_samples(stopped == "interrupted"))
-        except KeyboardInterrupt as error:
-            given = error.evaluations if isinstance(error, Interrupted) else 0
-            return dataclasses.replace(NO_ELBO, samples=given), "interrupted"
-        except TargetError as error:
-            raise self._with_result(error, key, settings) from error.__cause__
-        return elbo, "interrupted" if self.interrupt.asked else stopped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -519,6 +526,12 @@ def _share_notes(counts: Counts) -> list[str]:
     return notes
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+def _given(error: KeyboardInterrupt) -> int:
+    """Evaluations in the call that Ctrl-C broke off."""
+    return error.evaluations if isinstance(error, Interrupted) else 0
+
+
+def _gist(error: Exception) -> str:
+    """An error in one line; a quoted traceback has it in its last one."""
+    lines = [type(error).__name__, *str(error).strip().splitlines()]
+    return lines[-1] if "Traceback" in str(error) else ": ".join(lines[:2])

@@ -19,7 +19,7 @@ class Elbo:
         where_positive: the mean of log p~ - log q over the samples with a positive density.
         zero_share: share of samples with log density -inf.
         invalid_share: share of samples with log density NaN or +inf; they are left out.
-        samples: how many samples were drawn and evaluated; 0 if it was not estimated.
+        samples: how many samples were evaluated. If that was broken off everything else is NaN.
     """
 
     value: float
@@ -33,7 +33,7 @@ class Elbo:
         return self.value
 
     def __str__(self) -> str:
-        if self.samples == 0:
+        if np.isnan(self.zero_share):
             return "not estimated"
         text = str(Estimate(self.value, self.standard_error))
         if self.zero_share > 0:

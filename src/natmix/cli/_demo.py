@@ -13,7 +13,7 @@ from natmix.cli._errors import one_sentence
 from natmix.cli._target import BOUNDS, LOG_EVIDENCE, log_density
 from natmix.component_adaptation import Vips
 
-_FIRST_COMPONENTS = 16
+_FIRST_COMPONENTS = 24
 _MOST_COMPONENTS = 32
 _START_SCALE = 3.0
 
@@ -45,28 +45,33 @@ def demo(
 
 
 def _settings(codename: str) -> dict[str, Any]:
-    """As many components as suit a demo: half of them added on the way, or all there from the start."""
+    """As many components as suit a demo: the last of them added on the way, or all there from the start."""
     if parse(codename)["component_adaptation"] is Vips:
-        adaptation = {"add_iters": 10, "max_components": _MOST_COMPONENTS}
+        adaptation = {"add_iters": 20, "max_components": _MOST_COMPONENTS}
         return {"init_components": _FIRST_COMPONENTS, "component_adaptation": adaptation}
     return {"init_components": _MOST_COMPONENTS}
 
 
 def _save(result: Result, out: Path) -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        typer.echo("There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'")
-    else:
+    if _has_matplotlib():
         _save_picture(result, out / "fit.png")
         typer.echo(f"The picture is in {out / 'fit.png'}")
+    else:
+        typer.echo("There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'")
     result.mixture.save(out / "mixture.safetensors", metadata=result.settings)
     typer.echo(f"The mixture is in {out / 'mixture.safetensors'}; natmix.Mixture.load reads it.")
 
 
+def _has_matplotlib() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def _save_picture(result: Result, path: Path) -> None:
-    import matplotlib as mpl
+    from matplotlib import pyplot
 
     from natmix.report import plot_overview
 
-    mpl.use("agg")  # a file needs no window
-    axes = plot_overview(result, log_density, bounds=BOUNDS, log_evidence=LOG_EVIDENCE)
-    axes[0].get_figure(root=True).savefig(path)
+    pyplot.switch_backend("agg")  # a file needs no window
+    plot_overview(result, log_density, bounds=BOUNDS, log_evidence=LOG_EVIDENCE)
+    pyplot.savefig(path)
+    pyplot.close()

@@ -3,9 +3,11 @@
 Its density is normalised, so the ELBO of a mixture is minus its KL divergence from the target.
 """
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import i0e, logsumexp
+from jax.scipy.special import logsumexp
 from jax.scipy.stats import multivariate_normal, norm
 from jaxtyping import Array, Float
 
@@ -28,9 +30,9 @@ _GAUSSIANS = (
 def log_density(x: Float[Array, "2"]) -> Scalar:
     """The log density at one point of the plane."""
     parts = [
-        _half_ring(x, centre=(-1.0, -0.45), radius=2.1, width=0.2, middle=np.pi / 2),
-        _half_ring(x, centre=(1.0, 0.45), radius=2.1, width=0.2, middle=-np.pi / 2),
-        _banana(x, centre=(-4.2, -3.6), length=0.9, width=0.25, bend=-0.4),
+        _half_ring(x, centre=(-1.0, -0.45), radius=2.1, width=0.22, middle=np.pi / 2),
+        _half_ring(x, centre=(1.0, 0.45), radius=2.1, width=0.22, middle=-np.pi / 2),
+        _banana(x, centre=(-4.2, -3.6), length=0.9, width=0.3, bend=-0.35),
         *(multivariate_normal.logpdf(x, jnp.asarray(m), jnp.asarray(S)) for m, S in _GAUSSIANS),
     ]
     return logsumexp(jnp.stack(parts) + jnp.log(jnp.asarray(_WEIGHTS)))
@@ -39,12 +41,14 @@ def log_density(x: Float[Array, "2"]) -> Scalar:
 def _half_ring(
     x: Float[Array, "2"], *, centre: tuple[float, float], radius: float, width: float, middle: float
 ) -> Scalar:
-    """The radius is normal, the angle has a von Mises distribution of concentration 3.5 about ``middle``."""
-    concentration = 3.5
+    """The radius r is normal; the angle a from ``middle`` has density exp(-(a/s)^4) / (2 s Gamma(5/4))."""
+    spread = 1.35
     offset = x - jnp.asarray(centre)
     r = jnp.sqrt(offset @ offset + 1e-9)
-    cosine = offset @ jnp.array([np.cos(middle), np.sin(middle)]) / r
-    log_angle = concentration * (cosine - 1) - jnp.log(2 * np.pi * i0e(concentration))
+    towards = jnp.array([np.cos(middle), np.sin(middle)])
+    aside = jnp.array([-np.sin(middle), np.cos(middle)])
+    angle = jnp.arctan2(offset @ aside, offset @ towards)
+    log_angle = -((angle / spread) ** 4) - np.log(2 * spread * math.gamma(1.25))
     return norm.logpdf(r, radius, width) + log_angle - jnp.log(r)
 
 

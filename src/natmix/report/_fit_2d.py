@@ -48,7 +48,7 @@ def plot_fit_2d(
     plot_density_2d(mixture if target is None else target, bounds, resolution=resolution, ax=ax)
     if samples:
         x = np.asarray(mixture.sample(seed, samples))
-        ax.scatter(x[:, 0], x[:, 1], s=3, color=INK, alpha=0.45, linewidths=0, label="samples", zorder=2)
+        ax.scatter(x[:, 0], x[:, 1], s=7, color=INK, edgecolors="white", linewidths=0.4, label="samples")
     plot_components_2d(mixture, ax=ax)
     ax.set(xlim=bounds[:2], ylim=bounds[2:])
     if dims is not None:

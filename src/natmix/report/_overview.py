@@ -77,5 +77,7 @@ def _count(components: int) -> str:
 def _explain_ellipses(ax: "Axes") -> None:
     from matplotlib.lines import Line2D
 
-    line = Line2D([], [], color=COMPONENT, linewidth=1.4, label="components (2 standard deviations)")
+    line = Line2D(
+        [], [], color=COMPONENT, linewidth=1.4, label="components above 0.1% (2 standard deviations)"
+    )
     ax.legend(handles=[line], loc="upper center", frameon=False, fontsize=8, labelcolor=INK)
