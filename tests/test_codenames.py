@@ -25,7 +25,10 @@ def test_any_order_and_case(name):
 
 def test_overrides_by_module():
     algo = GMMVI.from_codename(
-        "samtron", sample_selector={"desired_samples": 7}, component_stepsize={"stepsize": 0.5}, temperature=2.0
+        "samtron",
+        sample_selector={"desired_samples": 7},
+        component_stepsize={"stepsize": 0.5},
+        temperature=2.0,
     )
     assert algo.sample_selector.desired_samples == 7
     assert float(algo.component_stepsize.stepsize) == 0.5
@@ -39,7 +42,7 @@ def test_overrides_by_module():
 
 def test_an_option_itself_as_override():
     assert isinstance(GMMVI.from_codename("samyron", component_updater=Iblr()).component_updater, Iblr)
-    with pytest.raises(ValueError, match="chooses 'Y'.*the override 'T'"):
+    with pytest.raises(ValueError, match=r"chooses 'Y'.*the override 'T'"):
         GMMVI.from_codename("samyron", component_updater=TrustRegion())
 
 

@@ -82,9 +82,19 @@ def test_the_entropy_of_a_new_component_lies_uniformly_between_model_and_prior()
     state = option.init(mixture, prior(3))
     samples = points(np.ones((5, 3)), np.zeros(5))
     scales = jax.vmap(
-        lambda k: option.adapt(
-            state, k, jnp.asarray(30), mixture, Rewards(jnp.zeros(2), jnp.full(2, 5)), samples, no_candidates(3), prior(3), ONE
-        )[1].scale
+        lambda k: (
+            option.adapt(
+                state,
+                k,
+                jnp.asarray(30),
+                mixture,
+                Rewards(jnp.zeros(2), jnp.full(2, 5)),
+                samples,
+                no_candidates(3),
+                prior(3),
+                ONE,
+            )[1].scale
+        )
     )(jax.random.split(jax.random.key(0), 300))
     entropy = 3 * np.log(np.asarray(scales)) + 1.5 * (1 + LOG_2PI)
     model = float(jnp.sum(mixture.weights * mixture.components.entropy()))
@@ -99,7 +109,9 @@ def test_the_entropy_of_a_new_component_lies_uniformly_between_model_and_prior()
 def test_additions_come_every_add_iters_but_not_first(iteration, due):
     mixture = random_mixture(1, 2, 2)
     option = Vips(add_iters=30)
-    _, change = adapt(option, option.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)), iteration)
+    _, change = adapt(
+        option, option.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)), iteration
+    )
     assert bool(change.add) == due
 
 
@@ -121,10 +133,22 @@ def test_prior_candidates_compete_and_come_from_the_prior():
     np.testing.assert_allclose(np.cov(np.asarray(x).T), 9 * np.eye(2), atol=1.5)
     value = jnp.full(400, -1e4).at[17].set(1e3)
     fresh = NewSamples(x, value, jnp.ones(400, bool))
-    _, change = adapt(option, option.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)), candidates=fresh)
+    _, change = adapt(
+        option,
+        option.init(mixture, prior(2)),
+        mixture,
+        points(np.ones((3, 2)), np.zeros(3)),
+        candidates=fresh,
+    )
     np.testing.assert_allclose(change.mean, x[17])
     unasked = NewSamples(x, value, jnp.zeros(400, bool))
-    _, change = adapt(option, option.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)), candidates=unasked)
+    _, change = adapt(
+        option,
+        option.init(mixture, prior(2)),
+        mixture,
+        points(np.ones((3, 2)), np.zeros(3)),
+        candidates=unasked,
+    )
     np.testing.assert_allclose(change.mean, [1, 1])
 
 
@@ -144,7 +168,15 @@ def compiled_replay(del_iters, K):
             i, reward, weight, count = row
             mixture = Mixture(jnp.log(weight), base.components)
             state, change = option.adapt(
-                state, jax.random.key(0), i, mixture, Rewards(reward, count), nothing, no_candidates(2), prior(2), T
+                state,
+                jax.random.key(0),
+                i,
+                mixture,
+                Rewards(reward, count),
+                nothing,
+                no_candidates(2),
+                prior(2),
+                T,
             )
             return state, change.delete
 

@@ -55,7 +55,9 @@ def test_direct_follows_equation_4(beta):
     new, ok = update(Direct(), gaussians, pulled(gaussians, G, g), beta)
     P = np.linalg.inv(gaussians.covariance())
     P1 = P + beta * G
-    linear = np.einsum("kij,kj->ki", P, gaussians.mean) + beta * (np.einsum("kij,kj->ki", G, gaussians.mean) - g)
+    linear = np.einsum("kij,kj->ki", P, gaussians.mean) + beta * (
+        np.einsum("kij,kj->ki", G, gaussians.mean) - g
+    )
     assert bool(jnp.all(ok))
     np.testing.assert_allclose(new.covariance(), np.linalg.inv(P1), rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(new.mean, np.linalg.solve(P1, linear[..., None])[..., 0], rtol=1e-9)
@@ -76,7 +78,9 @@ def test_iblr_follows_equation_8(beta):
     first, _ = update(Iblr(), gaussians, pulled(gaussians, G, g), beta, updates=0)
     np.testing.assert_array_equal(first.mean, gaussians.mean)
     np.testing.assert_allclose(first.covariance(), later.covariance(), rtol=1e-12)
-    moved, _ = update(Iblr(move_mean_at_first_update=True), gaussians, pulled(gaussians, G, g), beta, updates=0)
+    moved, _ = update(
+        Iblr(move_mean_at_first_update=True), gaussians, pulled(gaussians, G, g), beta, updates=0
+    )
     np.testing.assert_allclose(moved.mean, later.mean, rtol=1e-12)
 
 
@@ -92,7 +96,9 @@ def test_iblr_stays_positive_definite_where_direct_fails():
     assert float(direct_ok.mean()) < 0.5
     assert bool(jnp.all(ok))
     # at least half the old precision, as the paper's argument says
-    A = np.asarray(jnp.einsum("kij,kjl,kml->kim", gaussians.inverse_tril, new.covariance(), gaussians.inverse_tril))
+    A = np.asarray(
+        jnp.einsum("kij,kjl,kml->kim", gaussians.inverse_tril, new.covariance(), gaussians.inverse_tril)
+    )
     assert np.linalg.eigvalsh(A).max() <= 2 * (1 + 1e-9)
 
 
@@ -148,8 +154,12 @@ def test_trust_region_never_steps_beyond_the_full_step(T):
 def test_trust_region_with_diagonal_covariances_meets_its_bound():
     rng = np.random.default_rng(0)
     K, D = 50, 8
-    gaussians = DiagonalGaussians(jnp.asarray(rng.normal(size=(K, D))), jnp.asarray(rng.uniform(0.1, 2, size=(K, D))))
-    ng = NaturalGradient(jnp.asarray(30 * rng.normal(size=(K, D))), jnp.asarray(rng.normal(size=(K, D))), jnp.ones(K, bool))
+    gaussians = DiagonalGaussians(
+        jnp.asarray(rng.normal(size=(K, D))), jnp.asarray(rng.uniform(0.1, 2, size=(K, D)))
+    )
+    ng = NaturalGradient(
+        jnp.asarray(30 * rng.normal(size=(K, D))), jnp.asarray(rng.normal(size=(K, D))), jnp.ones(K, bool)
+    )
     new, ok = update(TrustRegion(), gaussians, ng, 0.2)
     full = FullGaussians.from_covariance
     kl = gaussian_kl(full(new.mean, new.covariance()), full(gaussians.mean, gaussians.covariance()))

@@ -25,7 +25,12 @@ def codename(**chosen):
 def algorithm(name, **overrides):
     defaults = {"sample_selector": {"desired_samples": 20}}
     if "A" in name:
-        defaults["component_adaptation"] = {"add_iters": 5, "del_iters": 6, "database_size": 300, "prior_candidates": 5}
+        defaults["component_adaptation"] = {
+            "add_iters": 5,
+            "del_iters": 6,
+            "database_size": 300,
+            "prior_candidates": 5,
+        }
     for module, values in overrides.items():
         defaults[module] = {**defaults.get(module, {}), **values}
     return GMMVI.from_codename(name, **defaults)
@@ -102,9 +107,19 @@ def _nudged(option):
     """Other values for the hyperparameters that are arrays."""
     changed = {}
     for f in dataclasses.fields(option):
-        if "doc" in f.metadata and not f.metadata.get("static", False) and isinstance(getattr(option(), f.name), jax.Array):
+        if (
+            "doc" in f.metadata
+            and not f.metadata.get("static", False)
+            and isinstance(getattr(option(), f.name), jax.Array)
+        ):
             default = float(f.metadata["default"])
-            changed[f.name] = 1.0 if default < f.metadata["low"] else default * 1.01 if default * 1.01 <= f.metadata["high"] else default * 0.99
+            changed[f.name] = (
+                1.0
+                if default < f.metadata["low"]
+                else default * 1.01
+                if default * 1.01 <= f.metadata["high"]
+                else default * 0.99
+            )
     return changed
 
 

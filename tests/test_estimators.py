@@ -82,7 +82,9 @@ def test_more_in_float32_with_few_samples_is_as_good_as_in_float64():
         values = jax.vmap(f)(x.astype(jnp.float64)).astype(dtype)
         batch = make_batch(mixture, x, values)
         more = More(ridge=np.float32(1e-12))
-        estimate = more.estimate(more.init(mixture), mixture, batch, jnp.asarray(1.0, dtype), jnp.asarray(30.0, dtype))
+        estimate = more.estimate(
+            more.init(mixture), mixture, batch, jnp.asarray(1.0, dtype), jnp.asarray(30.0, dtype)
+        )
         G0, _ = exact_quadratic(mixture.astype(jnp.float64), H, h, 1.0)
         A0 = mixture.astype(jnp.float64).components.pull_curvature(G0)
         errors.append(float(jnp.abs(estimate.curvature - A0).max() / jnp.abs(A0).max()))
@@ -210,7 +212,9 @@ def test_standard_weights_do_not_overflow(estimator):
     gradient = jax.vmap(jax.grad(p32.log_prob))(x)
     option = estimator(self_normalised=False)
     one, penalty = jnp.asarray(1, jnp.float32), jnp.asarray(30, jnp.float32)
-    ng = option.estimate(option.init(q32), q32, make_batch(q32, x, p32.log_prob(x), gradient, log_z), one, penalty)
+    ng = option.estimate(
+        option.init(q32), q32, make_batch(q32, x, p32.log_prob(x), gradient, log_z), one, penalty
+    )
     assert not bool(jnp.any(jnp.isnan(ng.curvature)))
 
 

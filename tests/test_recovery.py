@@ -17,7 +17,9 @@ def known_mixture(seed, K, D):
 
 def recover(seed, K, D):
     target = known_mixture(seed, K, D).astype(jnp.float32)
-    result = natmix.fit(target.log_prob, D, seed=seed, init_scale=30.0, dtype=jnp.float32, max_iterations=3000)
+    result = natmix.fit(
+        target.log_prob, D, seed=seed, init_scale=30.0, dtype=jnp.float32, max_iterations=3000
+    )
     gaps = np.linalg.norm(np.asarray(result.mixture.means)[:, None] - np.asarray(target.means), axis=-1)
     return result, int(np.sum(gaps.min(axis=0) < 6 * np.sqrt(D)))
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import make_batch
+from test_component_adaptation import replay
 
 from natmix import Mixture
 from natmix._algorithm import _expected_log_ratios
@@ -23,7 +24,6 @@ from natmix.weight_stepsizes import Adaptive as AdaptiveWeight
 from natmix.weight_stepsizes import Decaying as DecayingWeight
 from natmix.weight_updaters import Direct as DirectWeights
 from natmix.weight_updaters import TrustRegion as TrustRegionWeights
-from test_component_adaptation import replay
 
 V = dict(np.load(Path(__file__).parent / "reference" / "vectors.npz"))
 FULL = ["d2k1", "d2k3", "d5k3", "d5k4"]
@@ -37,9 +37,13 @@ def case(name):
     get = lambda key: V[f"case.{name}.{key}"].astype(np.float64)  # noqa: E731
     make = Mixture.diagonal if name.endswith("diag") else Mixture.full
     covs = get("covs")
-    mixture = make(get("weights"), get("means"), np.diagonal(covs, axis1=1, axis2=2) if name.endswith("diag") else covs)
+    mixture = make(
+        get("weights"), get("means"), np.diagonal(covs, axis1=1, axis2=2) if name.endswith("diag") else covs
+    )
     source = V[f"case.{name}.mapping"]
-    batch = make_batch(mixture, get("x"), get("log_target"), get("grad_target"), get("log_background"), source)
+    batch = make_batch(
+        mixture, get("x"), get("log_target"), get("grad_target"), get("log_background"), source
+    )
     return mixture, batch
 
 
@@ -90,24 +94,43 @@ def natural_gradient(mixture, name, setting):
     )
 
 
-DIRECT_SETTINGS = [("I", Direct(), 1), ("I.fail", Direct(), 1), ("Y.first", Iblr(), 0), ("Y.later", Iblr(), 1), ("Y.later.bad", Iblr(), 1)]
+DIRECT_SETTINGS = [
+    ("I", Direct(), 1),
+    ("I.fail", Direct(), 1),
+    ("Y.first", Iblr(), 0),
+    ("Y.later", Iblr(), 1),
+    ("Y.later.bad", Iblr(), 1),
+]
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("setting", "option", "updates"), DIRECT_SETTINGS, ids=[s[0] for s in DIRECT_SETTINGS])
+@pytest.mark.parametrize(
+    ("setting", "option", "updates"), DIRECT_SETTINGS, ids=[s[0] for s in DIRECT_SETTINGS]
+)
 def test_direct_and_iblr_updates(name, setting, option, updates):
     if f"upd.{name}.{setting}.means" not in V:
         pytest.skip("gmmvi raises here")
     mixture, _ = case(name)
     K = mixture.num_components
     step = jnp.asarray(V[f"upd.{name}.{setting}.stepsizes"], jnp.float64)
-    new, ok = option.update(mixture.components, natural_gradient(mixture, name, setting), step, jnp.full(K, updates), ONE)
+    new, ok = option.update(
+        mixture.components, natural_gradient(mixture, name, setting), step, jnp.full(K, updates), ONE
+    )
     assert ok.tolist() == V[f"upd.{name}.{setting}.success"].astype(bool).tolist()
     close(new.mean, V[f"upd.{name}.{setting}.means"])
     close(new.covariance(), V[f"upd.{name}.{setting}.covs"])
 
 
-TRUST = ["T.small", "T.medium", "T.large", "T.medium.T2", "T.full.T2", "T.full.pos.T2", "T.cold", "T.cold.found"]
+TRUST = [
+    "T.small",
+    "T.medium",
+    "T.large",
+    "T.medium.T2",
+    "T.full.T2",
+    "T.full.pos.T2",
+    "T.cold",
+    "T.cold.found",
+]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -144,7 +167,24 @@ def test_trust_region_updates(name, setting):
         close(ours.mean, V[f"upd.{name}.{setting}.means"], 1e-4)
 
 
-WEIGHTS = [(n, s) for n in CASES for s in ("U.sn.0", "U.sn.1", "U.std.0", "U.std.1", "O.sn.0", "O.sn.1", "O.sn.2", "O.std.0", "O.std.1", "O.std.2", "U.sn.T2", "O.sn.T2")]
+WEIGHTS = [
+    (n, s)
+    for n in CASES
+    for s in (
+        "U.sn.0",
+        "U.sn.1",
+        "U.std.0",
+        "U.std.1",
+        "O.sn.0",
+        "O.sn.1",
+        "O.sn.2",
+        "O.std.0",
+        "O.std.1",
+        "O.std.2",
+        "U.sn.T2",
+        "O.sn.T2",
+    )
+]
 
 
 @pytest.mark.parametrize(("name", "setting"), WEIGHTS)
@@ -252,7 +292,9 @@ def test_effective_sample_sizes():
             continue
         x = jnp.asarray(V["smp.x"], jnp.float64)[-n:]
         counts = np.bincount(V["smp.mapping"][-n:], minlength=6)
-        background = Mixture.full(counts, V["smp.gauss_means"].astype(float), V["smp.gauss_covs"].astype(float))
+        background = Mixture.full(
+            counts, V["smp.gauss_means"].astype(float), V["smp.gauss_covs"].astype(float)
+        )
         log_z = background.log_prob(x)
         per_component = effective_sample_size(mixture.component_log_prob(x) - log_z[:, None])
         np.testing.assert_allclose(per_component, V["smp.M.n_eff"][i], rtol=1e-4)
@@ -264,7 +306,9 @@ def test_effective_sample_sizes():
             continue
         x = jnp.asarray(V["smp.x"], jnp.float64)[-n:]
         counts = np.bincount(V["smp.mapping"][-n:], minlength=6)
-        background = Mixture.full(counts, V["smp.gauss_means"].astype(float), V["smp.gauss_covs"].astype(float))
+        background = Mixture.full(
+            counts, V["smp.gauss_means"].astype(float), V["smp.gauss_covs"].astype(float)
+        )
         got = effective_sample_size(mixture.log_prob(x) - background.log_prob(x))
         np.testing.assert_allclose(got, V["smp.P.n_eff"][i].item(), rtol=1e-4)
 
@@ -275,7 +319,11 @@ def test_chosen_candidates():
         V["add.candidates"], V["add.log_target"], V["add.thresholds"], V["add.chosen"], strict=True
     ):
         mean, _, _ = _best_candidate(
-            mixture, jnp.asarray(x, jnp.float64), jnp.asarray(log_target, jnp.float64), jnp.ones(len(x), bool), jnp.asarray(float(d))
+            mixture,
+            jnp.asarray(x, jnp.float64),
+            jnp.asarray(log_target, jnp.float64),
+            jnp.ones(len(x), bool),
+            jnp.asarray(float(d)),
         )
         np.testing.assert_allclose(mean, x[int(chosen)])
 

@@ -14,7 +14,10 @@ PENALTY = jnp.asarray(30.0)
 
 
 def moved(mixture, by):
-    return Mixture(mixture.log_weights, type(mixture.components)(mixture.means + by, *jax.tree.leaves(mixture.components)[1:]))
+    return Mixture(
+        mixture.log_weights,
+        type(mixture.components)(mixture.means + by, *jax.tree.leaves(mixture.components)[1:]),
+    )
 
 
 def run(selector, mixtures, seed=0, target=None):
@@ -145,7 +148,9 @@ def test_invalid_and_zero_values_are_marked_and_never_reused():
         value = jnp.where(jnp.arange(len(x)) % 10 == 1, jnp.inf, value)
         return jnp.where(jnp.arange(len(x)) % 10 == 2, -jnp.inf, value)
 
-    (_, batch), (_, later) = run(FromComponents(desired_samples=50, reuse_ratio=1.0), [mixture] * 2, target=target)
+    (_, batch), (_, later) = run(
+        FromComponents(desired_samples=50, reuse_ratio=1.0), [mixture] * 2, target=target
+    )
     assert int(batch.valid.sum()) == 80
     assert int(batch.zero.sum()) == 10
     assert bool(jnp.all(jnp.isfinite(batch.log_target)))

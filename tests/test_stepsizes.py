@@ -31,7 +31,9 @@ def weight_sequence(option, objectives):
 
 
 def test_fixed():
-    np.testing.assert_allclose(component_sequence(component_stepsizes.Fixed(stepsize=0.3), [[1, 2], [0, 3]]), 0.3)
+    np.testing.assert_allclose(
+        component_sequence(component_stepsizes.Fixed(stepsize=0.3), [[1, 2], [0, 3]]), 0.3
+    )
     np.testing.assert_allclose(weight_sequence(weight_stepsizes.Fixed(stepsize=0.0), [1, 2, 3]), 0.0)
 
 

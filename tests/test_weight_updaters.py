@@ -68,7 +68,12 @@ def test_absent_components_stay_absent_and_change_nothing(option):
     rng = np.random.default_rng(1)
     old, E = rng.dirichlet(np.ones(4)), rng.normal(size=4)
     alone = update(option(), old, E, 0.2)
-    padded = update(option(), np.concatenate([old[:2], [0.0], old[2:], [0.0]]), np.array([*E[:2], 99.0, *E[2:], 99.0]), 0.2)
+    padded = update(
+        option(),
+        np.concatenate([old[:2], [0.0], old[2:], [0.0]]),
+        np.array([*E[:2], 99.0, *E[2:], 99.0]),
+        0.2,
+    )
     np.testing.assert_allclose(padded[[0, 1, 3, 4]], alone, rtol=1e-10)
     assert padded[2] == padded[5] == 0
 

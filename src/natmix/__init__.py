@@ -3,6 +3,7 @@
 from natmix._algorithm import GMMVI, Info, State
 from natmix._codenames import MODULES
 from natmix._fit import fit
+from natmix._io import load_metadata
 from natmix._result import Result
 from natmix._version import __version__
 from natmix.gaussians import DiagonalGaussians, FullGaussians
@@ -24,4 +25,5 @@ __all__ = [
     "TargetError",
     "__version__",
     "fit",
+    "load_metadata",
 ]

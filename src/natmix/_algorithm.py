@@ -7,7 +7,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._hyper import real
@@ -166,7 +165,7 @@ class GMMVI(eqx.Module):
             weight_stepsize=algo.weight_stepsize.init(mixture),
             component_adaptation=algo.component_adaptation.init(mixture, prior),
         )
-        return _strong(state)
+        return _strong(jax.tree.map(lambda a: jnp.array(a, copy=True), state))  # to be donated
 
     def step(self, state: State, target: AbstractTarget) -> tuple[State, Info]:
         """One iteration on a target inside JAX."""
@@ -201,7 +200,13 @@ class GMMVI(eqx.Module):
         gradient = None if evaluation.gradient is None else evaluation.gradient[:n]
 
         selector_state, batch = algo.sample_selector.tell(
-            state.sample_selector, draws, log_density, gradient, state.iteration, state.mixture, algo.zero_penalty
+            state.sample_selector,
+            draws,
+            log_density,
+            gradient,
+            state.iteration,
+            state.mixture,
+            algo.zero_penalty,
         )
         component_state, stepsizes = algo.component_stepsize.update(
             state.component_stepsize, state.rewards.value, state.updates.value
@@ -289,13 +294,6 @@ class GMMVI(eqx.Module):
             ids=jnp.where(order >= 0, state.ids[order], jnp.arange(capacity, dtype=jnp.int32)),
             sample_selector=self.sample_selector.resized(state.sample_selector, old, capacity),
         )
-
-
-def present(mixture: Mixture) -> Mixture:
-    """The mixture without absent components; on the host only."""
-    rows = np.flatnonzero(np.asarray(mixture.log_weights) > -np.inf)
-    # Indexing in JAX would compile anew for every number of components.
-    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[rows]), mixture)
 
 
 def _iteration_key(state: State) -> PRNGKey:

@@ -29,6 +29,7 @@ NEGLIGIBLE_WEIGHT = 1e-6
 """Components below are left out of the returned mixture: mostly newcomers that had no time."""
 
 _CHUNK_SECONDS = 0.25
+_LOOK = 20  # iterations between two judgements of progress: not by the clock, so that runs repeat exactly
 _ELBO_SAMPLES = 2000
 _INTERRUPTED_SECONDS = 2.0
 """What the final ELBO may take, about, after Ctrl-C."""
@@ -109,7 +110,7 @@ def fit(
     job = _Job(
         target=known,
         algorithm=chosen,
-        state=_own(chosen.init(key_run, mixture, prior, capacity)),
+        state=chosen.init(key_run, mixture, prior, capacity),
         start_components=mixture.num_components,
         limits=limits,
         probes=found.probes,
@@ -153,6 +154,7 @@ class _Job:
         self.best = Best(jax.device_get(state.mixture))
         self.interrupt = Interrupt()
         self.chunks: list[dict[str, np.ndarray]] = []
+        self.looked = 0
         self.iterations = 0
         self.evaluations = 0
         self.running = 0.0
@@ -193,7 +195,7 @@ class _Job:
         self._show(progress)
         if self.interrupt.asked:
             return "interrupted"
-        if self._converged():
+        if self._at_look() and self._converged():
             return "converged"
         if self.iterations >= self.limits.max_iterations:
             return "max_iterations"
@@ -210,8 +212,21 @@ class _Job:
         self.evaluations += int(infos["evaluations"].astype(np.int64).sum())
         self.iterations += n
         self.chunks.append({**infos, "objective": objective, "seconds": seconds})
-        self.convergence.saw(objective, int(self.state.births))
-        self.best.saw(objective, infos["elbo_se"], lambda: jax.device_get(self.state.mixture))
+        if self._at_look():
+            self._look()
+
+    def _at_look(self) -> bool:
+        return self.iterations % _LOOK == 0
+
+    def _look(self) -> None:
+        """Judge what has come since the last look."""
+        new = self.chunks[self.looked :]
+        self.looked = len(self.chunks)
+        if new:
+            objective = np.concatenate([c["objective"] for c in new])
+            errors = np.concatenate([c["elbo_se"] for c in new])
+            self.convergence.saw(objective, int(self.state.births))
+            self.best.saw(objective, errors, lambda: jax.device_get(self.state.mixture))
 
     def _check_first(self, infos: dict[str, np.ndarray]) -> None:
         asked, zeros, invalid = (int(infos[k][0]) for k in ("evaluations", "zeros", "invalid"))
@@ -252,7 +267,9 @@ class _Job:
         seconds = _CHUNK_SECONDS
         if self.limits.max_seconds is not None:
             seconds = min(seconds, self.limits.max_seconds - (time.perf_counter() - self.started))
-        return max(1, min(self.limits.max_iterations - self.iterations, int(per_second * seconds)))
+        left = self.limits.max_iterations - self.iterations
+        until_look = _LOOK - self.iterations % _LOOK
+        return max(1, min(left, until_look, int(per_second * seconds)))
 
     def _training_budget(self) -> int | None:
         """Evaluations left for the updates when those for the final ELBO are set aside."""
@@ -347,6 +364,7 @@ class _Job:
         """The last mixture, or the best one if the last is clearly worse (or was lost in a failure)."""
         if not self.iterations or any(a.is_deleted() for a in jax.tree.leaves(self.state.mixture)):
             return self.best.mixture
+        self._look()
         if self.best.beats_last(self.limits.tolerance):
             self.notes.append(
                 f"The last mixture was worse (objective {self.best.now()[0]:.4g}) than an earlier one "
@@ -476,11 +494,6 @@ def _is_number(value: Any) -> bool:
 
 
 # Small things -----------------------------------------------------------------------------------
-
-
-def _own(state: State) -> State:
-    """A copy that shares no buffer with the algorithm or the user's mixture: chunks donate theirs."""
-    return jax.tree.map(jnp.copy, state)
 
 
 def _window(algorithm: GMMVI) -> int:

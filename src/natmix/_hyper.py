@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def real(default: float, doc: str, *, low: float = -np.inf, high: float = np.inf, strict: bool = False) -> Any:
+def real(
+    default: float, doc: str, *, low: float = -np.inf, high: float = np.inf, strict: bool = False
+) -> Any:
     """A continuous hyperparameter in [low, high], or (low, high] if ``strict``."""
     meta = {"doc": doc, "low": low, "high": high, "strict": strict, "default": default}
     return eqx.field(default=default, converter=_to_real, metadata=meta)
@@ -90,10 +92,17 @@ def _check(owner: str, field: dataclasses.Field, value: Any) -> None:
         raise ValueError(f"{owner}: {field.name} must be a whole number, got {value!r}.")
     values = np.asarray(value, dtype=float)  # batched under vmap
     low, high, strict = meta["low"], meta["high"], meta["strict"]
-    if np.isnan(values).any() or (values < low).any() or (values > high).any() or (strict and (values == low).any()):
+    if (
+        np.isnan(values).any()
+        or (values < low).any()
+        or (values > high).any()
+        or (strict and (values == low).any())
+    ):
         left = "(" if strict or low == -np.inf else "["
         right = ")" if high == np.inf else "]"
-        raise ValueError(f"{owner}: {field.name} must lie in {left}{low:g}, {high:g}{right}, got {_show(values)}.")
+        raise ValueError(
+            f"{owner}: {field.name} must lie in {left}{low:g}, {high:g}{right}, got {_show(values)}."
+        )
 
 
 def _show(values: np.ndarray) -> str:

@@ -29,7 +29,7 @@ class ImportanceWeights(eqx.Module):
 def importance_weights(
     log_components: Float[Array, "N K"], batch: Batch, *, self_normalised: bool
 ) -> ImportanceWeights:
-    """w = q(x|o) / z(x), zero for invalid samples."""
+    """W = q(x|o) / z(x), zero for invalid samples."""
     log_w = jnp.where(batch.valid[:, None], log_components - batch.log_background[:, None], -jnp.inf)
     return _scaled(log_w, jnp.log(jnp.maximum(batch.count, 1).astype(log_w.dtype)), self_normalised)
 
@@ -47,7 +47,9 @@ def effective_sample_size(log_w: Float[Array, "N *K"]) -> Float[Array, "*K"]:
     """n_eff = 1 / sum of squared self-normalised weights (Section 3.1); zero without samples."""
     top = jnp.max(log_w, axis=0)
     w = jnp.exp(log_w - jnp.where(jnp.isfinite(top), top, 0))
-    return jnp.where(jnp.isfinite(top), jnp.sum(w, axis=0) ** 2 / jnp.maximum(jnp.sum(w * w, axis=0), 1e-30), 0)
+    return jnp.where(
+        jnp.isfinite(top), jnp.sum(w, axis=0) ** 2 / jnp.maximum(jnp.sum(w * w, axis=0), 1e-30), 0
+    )
 
 
 def _scaled(log_w: Float[Array, "N K"], log_n: Array, self_normalised: bool) -> ImportanceWeights:

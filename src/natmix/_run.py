@@ -78,6 +78,11 @@ def _outlook(algorithm: GMMVI, state: State) -> tuple[Count, Count]:
     return algorithm.needs_room(state), algorithm.next_evaluations_at_most(state)
 
 
+@eqx.filter_jit
+def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
+    return algorithm.resized(state, capacity)
+
+
 class Runner:
     """Advances a state and keeps the time spent compiling apart.
 
@@ -94,7 +99,11 @@ class Runner:
 
     def advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
+        start = time.perf_counter()
+        rows = state.mixture.num_components
         state = self._fitted(state)
+        if not self._warm or state.mixture.num_components != rows:
+            self.compile_seconds += time.perf_counter() - start
         budget = _MANY if budget is None else max(min(budget, _MANY), 0)
         if self.target.inside_jax:
             return self._advance_inside(state, min(iterations, CHUNK), budget)
@@ -114,7 +123,9 @@ class Runner:
         return ChunkResult(state, arrays, exhausted=n == 0)
 
     def _plan(self, iterations: int, budget: int) -> Plan:
-        return Plan(self.algorithm, self.target, jnp.asarray(iterations, jnp.int32), jnp.asarray(budget, jnp.int32))
+        return Plan(
+            self.algorithm, self.target, jnp.asarray(iterations, jnp.int32), jnp.asarray(budget, jnp.int32)
+        )
 
     def _advance_outside(self, state: State, budget: int) -> ChunkResult:
         _, bound = _outlook(self.algorithm, state)
@@ -138,11 +149,11 @@ class Runner:
         rows = state.mixture.num_components
         full, _ = _outlook(self.algorithm, state)
         if bool(full):
-            return self.algorithm.resized(state, min(2 * rows, self.most_components))
+            return _resized(self.algorithm, state, min(2 * rows, self.most_components))
         present = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
         can_shrink = state.sample_selector is None
         if can_shrink and rows > MIN_CAPACITY and 4 * present <= rows:
-            return self.algorithm.resized(state, max(rows // 2, MIN_CAPACITY))
+            return _resized(self.algorithm, state, max(rows // 2, MIN_CAPACITY))
         return state
 
 

@@ -65,4 +65,6 @@ class Reservoir(eqx.Module):
         share = (i + jax.random.uniform(key, (n,))) / n
         stratified = jnp.minimum((share * filled).astype(jnp.int32), jnp.maximum(filled - 1, 0))
         few = filled <= n
-        return jnp.where(few, jnp.minimum(i, self.x.shape[0] - 1), stratified), jnp.where(few, i < filled, True)
+        return jnp.where(few, jnp.minimum(i, self.x.shape[0] - 1), stratified), jnp.where(
+            few, i < filled, True
+        )

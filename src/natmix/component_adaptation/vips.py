@@ -135,7 +135,9 @@ class Vips(AbstractComponentAdaptation):
         mean, score, gain = jax.lax.cond(add, seek, nothing, None)
         add = add & (score > -jnp.inf)
         share = jax.random.uniform(key_size, (), mixture.dtype)
-        model_entropy = jnp.sum(jnp.where(survivors.weights > 0, survivors.weights * mixture.components.entropy(), 0))
+        model_entropy = jnp.sum(
+            jnp.where(survivors.weights > 0, survivors.weights * mixture.components.entropy(), 0)
+        )
         entropy = share * model_entropy + (1 - share) * prior.components.entropy()[0]
         scale = jnp.exp(entropy / mixture.dim - 0.5 * (1 + LOG_2PI))
         log_weight = jnp.log(self.initial_weight).astype(mixture.dtype)
@@ -156,8 +158,8 @@ class Vips(AbstractComponentAdaptation):
     ) -> Bool[Array, " K"]:
         w = self._kernel_size
         position = np.arange(w) - w // 2
-        kernel = np.exp(-0.5 * (position / (self.del_iters / 8)) ** 2)
-        kernel = jnp.asarray(kernel / kernel.sum(), mixture.dtype)
+        bell = np.exp(-0.5 * (position / (self.del_iters / 8)) ** 2)
+        kernel = jnp.asarray(bell / bell.sum(), mixture.dtype)
         exists = mixture.log_weights > -jnp.inf
         # Relative to the best record, so that rewards of any size keep their digits.
         full = rewards.records >= self.window
@@ -188,12 +190,15 @@ def _pool(
         slots, ok = database.spread(key, min(n, database.x.shape[0]))
         parts = [(database.x[slots], database.log_target[slots], ok)]
     parts.append((candidates.x, candidates.log_target, candidates.real & (candidates.log_target < jnp.inf)))
-    x, log_target, ok = zip(*parts, strict=True)
-    return jnp.concatenate(x), jnp.concatenate(log_target), jnp.concatenate(ok)
+    return tuple(jnp.concatenate(column) for column in zip(*parts, strict=True))
 
 
 def _best_candidate(
-    mixture: Mixture, x: Float[Array, "C D"], log_target: Float[Array, " C"], ok: Bool[Array, " C"], depth: Scalar
+    mixture: Mixture,
+    x: Float[Array, "C D"],
+    log_target: Float[Array, " C"],
+    ok: Bool[Array, " C"],
+    depth: Scalar,
 ) -> tuple[Float[Array, " D"], Scalar, Scalar]:
     """The candidate of highest score, its score, and log p~ - log q there."""
     if x.shape[0] == 0:

@@ -96,7 +96,10 @@ def solve_trust_region(
 
 
 def _kl(
-    eigenvalues: Float[Array, "K D"], b: Float[Array, "K D"], eta: Float[Array, " K"], gap: Float[Array, "K D"]
+    eigenvalues: Float[Array, "K D"],
+    b: Float[Array, "K D"],
+    eta: Float[Array, " K"],
+    gap: Float[Array, "K D"],
 ) -> Float[Array, " K"]:
     # x = l/eta and 1 + x = gap/eta; log(1 + x) - x/(1 + x) loses its digits for small x.
     x = eigenvalues / eta[:, None]

@@ -70,19 +70,19 @@ class AbstractGaussians(eqx.Module):
 
     @abc.abstractmethod
     def half_log_det(self) -> Float[Array, " K"]:
-        """log |L| = 0.5 log |S|."""
+        """Log |L| = 0.5 log |S|."""
 
     @abc.abstractmethod
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
-        """y = L^-1 (x - m) for every component and sample."""
+        """Y = L^-1 (x - m) for every component and sample."""
 
     @abc.abstractmethod
     def colour(self, y: Float[Array, "K N D"]) -> Float[Array, "K N D"]:
-        """x = m + L y: turns standard normal draws into samples."""
+        """X = m + L y: turns standard normal draws into samples."""
 
     @abc.abstractmethod
     def colour_rows(self, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
-        """x = m + L y with the component of each sample given."""
+        """X = m + L y with the component of each sample given."""
 
     @abc.abstractmethod
     def pull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
@@ -182,7 +182,7 @@ class AbstractGaussians(eqx.Module):
         return block_rows(2 * self.capacity * self.dim)
 
     def log_prob(self, x: Float[Array, "N D"], count: Count | None = None) -> Float[Array, "N K"]:
-        """log N(x; m, S) of every sample under every component."""
+        """Log N(x; m, S) of every sample under every component."""
         offset = self.half_log_det() + 0.5 * self.dim * LOG_2PI
 
         def block(x: Float[Array, "B D"]) -> Float[Array, "B K"]:
@@ -194,7 +194,7 @@ class AbstractGaussians(eqx.Module):
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, " N"]:
-        """log sum_k w_k N(x; m, S), without keeping an N x K array."""
+        """Log sum_k w_k N(x; m, S), without keeping an N x K array."""
         offset = self.half_log_det() + 0.5 * self.dim * LOG_2PI - log_weights
 
         def block(x: Float[Array, "B D"]) -> Float[Array, " B"]:
@@ -206,7 +206,7 @@ class AbstractGaussians(eqx.Module):
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, "N D"]:
-        """grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
+        """Grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
 
         def block(r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
             return -self._pulled_sum(self.whiten(x), r)
@@ -253,15 +253,11 @@ class AbstractGaussians(eqx.Module):
 
     def where(self, mask: Bool[Array, " K"], other: Self) -> Self:
         """Rows of self where ``mask`` holds, of ``other`` elsewhere."""
-        return jax.tree.map(
-            lambda a, b: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), self, other
-        )
+        return jax.tree.map(lambda a, b: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), self, other)
 
     def finite(self) -> Bool[Array, " K"]:
         """Which rows hold only finite numbers and a positive scale."""
-        leaves = [
-            jnp.all(jnp.isfinite(a.reshape(a.shape[0], -1)), axis=1) for a in jax.tree.leaves(self)
-        ]
+        leaves = [jnp.all(jnp.isfinite(a.reshape(a.shape[0], -1)), axis=1) for a in jax.tree.leaves(self)]
         return jnp.all(jnp.stack(leaves), axis=0) & jnp.isfinite(self.half_log_det())
 
     def take(self, rows: Int[Array, " K2"]) -> Self:

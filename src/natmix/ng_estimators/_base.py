@@ -42,6 +42,14 @@ def estimator_weights(batch: Batch, self_normalised: bool, own_samples_only: boo
     return importance_weights(batch.log_components, batch, self_normalised=self_normalised)
 
 
+def positive_and_total(
+    weights: ImportanceWeights, batch: Batch
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """Each component's weight where the density is positive, and its whole weight."""
+    positive = jnp.sum(jnp.where(batch.zero[:, None], 0, weights.values), axis=0)
+    return positive, jnp.sum(weights.values, axis=0)
+
+
 def responsibilities_and_log_density(
     log_components: Float[Array, "N K"], log_weights: Float[Array, " K"]
 ) -> tuple[Float[Array, "N K"], Float[Array, " N"]]:

@@ -17,6 +17,7 @@ from natmix.mixture import Mixture
 from natmix.ng_estimators._base import (
     AbstractNgEstimator,
     estimator_weights,
+    positive_and_total,
     responsibilities_and_log_density,
 )
 
@@ -56,17 +57,22 @@ class More(AbstractNgEstimator):
         weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
         gaussians = mixture.components
 
-        def one(row: tuple[Array, Array, Array]) -> Float[Array, " F"]:
-            k, w, ridge = row
-            return _ridge_regression(gaussians.take(k[None]), w, batch, reward, ridge)
+        def one(row: tuple[Array, Array, Array, Array]) -> Float[Array, " F"]:
+            k, w, ridge, extra = row
+            return _ridge_regression(
+                gaussians.take(k[None]), w, batch, jnp.where(batch.zero, reward - extra, reward), ridge
+            )
 
         # Standard weights enter as w/n: only their size relative to the ridge differs from
         # self-normalised ones, and exp(log_scale) may overflow, so the ridge is divided instead.
         ridge = state.value * jnp.exp(-jnp.maximum(weights.log_scale, -60.0))
-        rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge)
+        # As in the estimator S: zeros count as zero_penalty log P rather than -zero_penalty (1 - P).
+        inside, total = positive_and_total(weights, batch)
+        extra = jnp.where(inside > 0, zero_penalty * (total / jnp.maximum(inside, 1e-30) - 1), 0)
+        rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge, extra)
         coefficients = jax.lax.map(one, rows)
         hessian, gradient = gaussians.unpack(coefficients)
-        ok = weights.ok & jnp.all(jnp.isfinite(coefficients), axis=1)
+        ok = weights.ok & (inside > 0) & jnp.all(jnp.isfinite(coefficients), axis=1)
         return NaturalGradient(-hessian, -gradient, ok)
 
     def feedback(

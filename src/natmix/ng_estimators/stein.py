@@ -14,6 +14,7 @@ from natmix.mixture import Mixture
 from natmix.ng_estimators._base import (
     AbstractNgEstimator,
     estimator_weights,
+    positive_and_total,
     responsibilities_and_log_density,
 )
 
@@ -22,8 +23,10 @@ class Stein(AbstractNgEstimator):
     """E[grad R] by Monte Carlo (Eq. 6) and E[hess R] = E[S^-1 (x - m) grad R^T] (Eq. 7), symmetrised.
 
     Where the target's density is zero there is no gradient; the fall of the log density at the
-    border enters by the score function instead, with a fall of ``zero_penalty`` nats:
-    grad E[c] = E[c S^-1 (x - m)], and likewise the Hessian.
+    border enters by the score function instead, as ``zero_penalty`` log P with P the component's
+    share of positive density: grad log P = E[score | positive] - E[score]. Near P = 1 this is a fall
+    of ``zero_penalty`` nats; for small P it grows like 1/P, so that no gain in entropy outweighs it.
+    A component without a single positive sample knows no way back and is left alone.
     """
 
     self_normalised: bool = flag(True, "importance weights sum to one per component")
@@ -45,20 +48,23 @@ class Stein(AbstractNgEstimator):
         score = gaussians.mixture_score(r, batch.x, batch.count)
         grad_ratio = jnp.where(batch.valid[:, None], batch.gradient - temperature * score, 0)
         weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
+        inside, total = positive_and_total(weights, batch)
         hessian, gradient = gaussians.stein(weights.values, batch.x, grad_ratio, batch.count)
 
         def fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
-            c = jnp.where(batch.zero[:, None], -zero_penalty * weights.values, 0)
-            return gaussians.score_moments(c, batch.x, batch.count)
+            tiny = jnp.finfo(batch.x.dtype).tiny
+            inside_only = jnp.where(batch.zero[:, None], 0, weights.values)
+            c = inside_only / jnp.maximum(inside, tiny) - weights.values / jnp.maximum(total, tiny)
+            return gaussians.score_moments(zero_penalty * c, batch.x, batch.count)
 
         def no_fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
             return jnp.zeros_like(hessian), jnp.zeros_like(gradient)
 
         hessian_0, gradient_0 = jax.lax.cond(jnp.any(batch.zero), fall, no_fall, None)
         size = jnp.exp(weights.log_scale)
-        A = -gaussians.scaled(hessian + hessian_0, size)
-        a = -(gradient + gradient_0) * size[:, None]
-        return NaturalGradient(A, a, weights.ok)
+        A = -gaussians.scaled(hessian, size) - hessian_0
+        a = -gradient * size[:, None] - gradient_0
+        return NaturalGradient(A, a, weights.ok & (inside > 0))
 
     def feedback(self, state: None, success: Bool[Array, " K"]) -> None:
         return None

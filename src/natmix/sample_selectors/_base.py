@@ -22,7 +22,9 @@ class AbstractSampleSelector(Option):
     """
 
     desired_samples: int = whole(100, "effective samples wanted", low=1)
-    reuse_ratio: float = ratio(0.0, "old samples reused, as a multiple of desired_samples per component", low=0)
+    reuse_ratio: float = ratio(
+        0.0, "old samples reused, as a multiple of desired_samples per component", low=0
+    )
     min_new_samples: int = whole(1, "least new samples (the paper's text: 0, its tables: 1)", low=0)
     max_age: int = whole(16, "iterations after which a sample is no longer reused", low=2)
 
@@ -67,7 +69,8 @@ class AbstractSampleSelector(Option):
         """New samples, those wanted in front."""
         n_eff = self._n_eff_of_old(state, iteration, mixture)
         x, source, wanted = self.draw(key, mixture, ids, n_eff)
-        return Draws(*_to_front(wanted, x, source), jnp.sum(wanted, dtype=jnp.int32))
+        x, source = _to_front(wanted, x, source)
+        return Draws(x, source, jnp.sum(wanted, dtype=jnp.int32))
 
     def _n_eff_of_old(self, state: Ring | None, iteration: Count, mixture: Mixture) -> Array:
         if state is None:
@@ -100,7 +103,14 @@ class AbstractSampleSelector(Option):
         K = mixture.num_components
         new = jnp.arange(draws.x.shape[0]) < draws.count
         if state is None:
-            x, raw, slope, source, real, count = draws.x, log_density, gradient, draws.source, new, draws.count
+            x, raw, slope, source, real, count = (
+                draws.x,
+                log_density,
+                gradient,
+                draws.source,
+                new,
+                draws.count,
+            )
             log_components = mixture.components.log_prob(x, count)
             drawn = jnp.zeros(K, x.dtype).at[source].add(new.astype(x.dtype))
             log_share = jnp.log(drawn) - jnp.log(jnp.maximum(count, 1).astype(x.dtype))
@@ -169,5 +179,3 @@ def _to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
     target = jnp.where(mask, jnp.cumsum(mask) - 1, n)
     order = jnp.zeros(n, jnp.int32).at[target].set(jnp.arange(n, dtype=jnp.int32), mode="drop")
     return tuple(a[order] for a in arrays)
-
-

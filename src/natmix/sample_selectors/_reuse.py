@@ -89,7 +89,12 @@ class Ring(eqx.Module):
         return eqx.tree_at(lambda r: r.gaussians, self, history)
 
     def push(
-        self, draws: Draws, log_target: Array, gradient: Array | None, keep: Bool[Array, " N"], iteration: Count
+        self,
+        draws: Draws,
+        log_target: Array,
+        gradient: Array | None,
+        keep: Bool[Array, " N"],
+        iteration: Count,
     ) -> "Ring":
         """Add this iteration's samples that are to be kept, over the oldest ones."""
         R = self.x.shape[0]
@@ -138,7 +143,7 @@ class Ring(eqx.Module):
     def log_background(
         self, x: Float[Array, "N D"], gaussian: Int[Array, " N"], real: Bool[Array, " N"], count: Count
     ) -> Float[Array, " N"]:
-        """log z of samples drawn from the given remembered Gaussians."""
+        """Log z of samples drawn from the given remembered Gaussians."""
         counts = jnp.zeros(self.gaussians.capacity, x.dtype).at[gaussian].add(real.astype(x.dtype))
         log_share = jnp.log(counts) - jnp.log(jnp.maximum(jnp.sum(counts), 1))
         return self.gaussians.mixture_log_prob(log_share, x, count)
