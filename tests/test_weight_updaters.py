@@ -10,7 +10,8 @@ FLOOR = 1e-30
 
 
 def kl(p, q):
-    return float(np.sum(np.where(p > 0, p * (np.log(p) - np.log(q)), 0)))
+    some = p > 0
+    return float(np.sum(p[some] * (np.log(p[some]) - np.log(q[some]))))
 
 
 def softmax(x):

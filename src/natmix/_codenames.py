@@ -113,7 +113,8 @@ def _option(module: str, option: type[Option], override: Any) -> Option:
     if isinstance(override, Option):
         if override.letter != option.letter:
             raise ValueError(
-                f"The codename chooses {option.letter!r} as {_words(module)}, the override {override.letter!r}."
+                f"The codename chooses {option.letter!r} as {_words(module)}, "
+                f"the override {override.letter!r}."
             )
         return override
     if not isinstance(override, Mapping):

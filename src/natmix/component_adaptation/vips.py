@@ -190,7 +190,8 @@ def _pool(
         slots, ok = database.spread(key, min(n, database.x.shape[0]))
         parts = [(database.x[slots], database.log_target[slots], ok)]
     parts.append((candidates.x, candidates.log_target, candidates.real & (candidates.log_target < jnp.inf)))
-    return tuple(jnp.concatenate(column) for column in zip(*parts, strict=True))
+    points, values, usable_ones = zip(*parts, strict=True)
+    return jnp.concatenate(points), jnp.concatenate(values), jnp.concatenate(usable_ones)
 
 
 def _best_candidate(
