@@ -12,7 +12,7 @@ from natmix import Mixture
 from natmix.component_adaptation import Fixed, Vips
 from natmix.component_adaptation._base import NewSamples
 from natmix.component_adaptation._reservoir import Reservoir
-from natmix.component_adaptation.vips import THRESHOLDS
+from natmix.component_adaptation.vips import PAPER_THRESHOLDS as THRESHOLDS
 from natmix.component_stepsizes._base import Rewards
 from natmix.gaussians._base import LOG_2PI
 

@@ -54,7 +54,10 @@ class Info(eqx.Module):
     """What happened in one iteration."""
 
     elbo: Scalar
-    """Eq. 1, estimated on this iteration's samples with the weights before their update (T = 1)."""
+    """Eq. 1 on this iteration's samples, with the weights before their update (T = 1).
+
+    Densities of zero enter with their penalty; the true ELBO is then -inf.
+    """
     elbo_se: Scalar
     components: Count
     evaluations: Count

@@ -26,6 +26,17 @@ logger = logging.getLogger("natmix")
 GRADIENT_DEFAULT = "SAMTRON"
 VALUES_DEFAULT = "ZAMTRON"
 
+ADAPTATION: dict[str, Any] = {
+    "add_iters": 10,
+    "del_iters": 50,
+    "thresholds": (5000.0, 1000.0, 200.0, 50.0, 20.0, 5.0),
+}
+"""How components come and go unless the user says otherwise.
+
+The paper's thresholds end at 50 nats: in few dimensions all of its additions then go to far tails.
+The two small ones refine what is known (benchmarks/additions.py measures both).
+"""
+
 
 def resolve_algorithm(
     algorithm: str | GMMVI | None, found: Found, dtype: Any, diagonal: bool, overrides: Mapping[str, Any]
@@ -72,11 +83,12 @@ def _for_target(
 ) -> dict[str, Any]:
     """Overrides completed by what suits this target, where the user said nothing."""
     options = parse(codename)
-    wanted = {"sample_selector": {"desired_samples": _samples(options, target.dim, diagonal)}}
+    samples = _samples(options, target.dim, diagonal)
+    wanted: dict[str, dict[str, Any]] = {"sample_selector": {"desired_samples": samples}}
     if options["component_adaptation"] is Vips:
         # A component soon leaves the wide start; fresh draws from there keep finding what it missed.
-        fresh = 1000 if target.inside_jax else wanted["sample_selector"]["desired_samples"]
-        wanted["component_adaptation"] = {"prior_candidates": fresh}
+        fresh = 1000 if target.inside_jax else samples
+        wanted["component_adaptation"] = {**ADAPTATION, "prior_candidates": fresh}
     out = dict(overrides)
     for module, defaults in wanted.items():
         given = overrides.get(module, {})

@@ -20,7 +20,7 @@ from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
 from natmix._result import Counts, Elbo, Result, Timings
 from natmix._run import ChunkResult, Runner, initial_capacity
-from natmix.component_adaptation.vips import THRESHOLDS, Vips
+from natmix.component_adaptation.vips import Vips
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget, TargetError, as_target
 from natmix.targets._base import check_dim
@@ -499,7 +499,7 @@ def _is_number(value: Any) -> bool:
 def _window(algorithm: GMMVI) -> int:
     """Iterations the objective is averaged over: a whole cycle of additions, at least 100."""
     adaptation = algorithm.component_adaptation
-    cycle = len(THRESHOLDS) * int(adaptation.add_iters) if isinstance(adaptation, Vips) else 0
+    cycle = len(adaptation.thresholds) * int(adaptation.add_iters) if isinstance(adaptation, Vips) else 0
     return max(100, cycle)
 
 

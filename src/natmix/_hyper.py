@@ -38,6 +38,12 @@ def flag(default: bool, doc: str) -> Any:
     return eqx.field(default=default, static=True, metadata={"doc": doc, "flag": True, "default": default})
 
 
+def series(default: tuple[float, ...], doc: str, *, low: float) -> Any:
+    """A few real numbers, used in turn: static."""
+    meta = {"doc": doc, "low": low, "high": np.inf, "strict": False, "series": True, "default": default}
+    return eqx.field(default=default, converter=_to_series, static=True, metadata=meta)
+
+
 class Option(eqx.Module):
     """One option of one of the seven modules.
 
@@ -63,10 +69,14 @@ class Option(eqx.Module):
             if "doc" in f.metadata
         ]
 
-    def settings(self) -> dict[str, float | int | bool]:
+    def settings(self) -> dict[str, Any]:
         """The value of every hyperparameter, as plain Python."""
         values = {name: getattr(self, name) for name, _, _ in self.hyperparameters()}
-        return {name: v if isinstance(v, (bool, int, float)) else float(v) for name, v in values.items()}
+        plain = (bool, int, float)
+        return {
+            name: v if isinstance(v, plain) else list(v) if isinstance(v, tuple) else float(v)
+            for name, v in values.items()
+        }
 
 
 def _to_real(x: Any) -> Any:
@@ -74,6 +84,13 @@ def _to_real(x: Any) -> Any:
         return x
     try:
         return jnp.asarray(np.asarray(x, dtype=jnp.result_type(float)))
+    except (TypeError, ValueError):
+        return x
+
+
+def _to_series(x: Any) -> Any:
+    try:
+        return tuple(float(v) for v in x)
     except (TypeError, ValueError):
         return x
 
@@ -86,7 +103,10 @@ def _check(owner: str, field: dataclasses.Field, value: Any) -> None:
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{owner}: {field.name} must be True or False, got {value!r}.")
         return
-    if isinstance(value, str) or not hasattr(value, "__float__"):
+    if meta.get("series"):
+        if not isinstance(value, tuple) or not value:
+            raise ValueError(f"{owner}: {field.name} must be a list of numbers, got {value!r}.")
+    elif isinstance(value, str) or not hasattr(value, "__float__"):
         raise ValueError(f"{owner}: {field.name} must be a number, got {value!r}.")
     if meta.get("whole") and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
         raise ValueError(f"{owner}: {field.name} must be a whole number, got {value!r}.")

@@ -49,7 +49,7 @@ class Progress:
             self._live.update(line)
         elif now - self._last_print >= _QUIET_SECONDS:
             self._last_print = now
-            self._console.print(line)
+            self._console.print(line, soft_wrap=True)
 
     def _waiting(self) -> Text:
         return Text.assemble((self._title, "bold"), "  compiling …")

@@ -1,6 +1,7 @@
 """The Gaussian mixture: what a fit returns, useful by itself."""
 
 import functools
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,10 @@ class Estimate(NamedTuple):
     standard_error: float
 
     def __str__(self) -> str:
-        return f"{self.value:.4g} ± {self.standard_error:.2g}"
+        if not (math.isfinite(self.value) and 1e-7 < self.standard_error < math.inf):
+            return f"{self.value:.4g} ± {self.standard_error:.2g}"
+        decimals = max(0, 1 - math.floor(math.log10(self.standard_error)))
+        return f"{self.value:.{decimals}f} ± {self.standard_error:.{decimals}f}"
 
 
 class Mixture(eqx.Module):

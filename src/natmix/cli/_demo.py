@@ -2,7 +2,7 @@
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,8 @@ from natmix.cli._errors import one_sentence
 from natmix.cli._target import BOUNDS, LOG_EVIDENCE, log_density
 from natmix.component_adaptation import Vips
 
-_FIRST_COMPONENTS = 24
-_MOST_COMPONENTS = 32
-_START_SCALE = 3.0
+_FIXED_COMPONENTS = 32
+_START_SCALE = 4.0
 
 
 def demo(
@@ -26,7 +25,7 @@ def demo(
 ) -> None:
     """Fit a multimodal density in the plane, summarise the fit and save a picture of it."""
     with one_sentence():
-        overrides = _settings(codename)
+        components = _components(codename)
         out.mkdir(parents=True, exist_ok=True)
         typer.echo("Two half-rings, a banana and three Gaussians, to be approximated by a Gaussian mixture.")
         result = fit(
@@ -36,20 +35,17 @@ def demo(
             algorithm=codename,
             init_scale=_START_SCALE,
             max_iterations=max_iterations,
+            init_components=components,
             progress=True,
-            **overrides,
         )
         typer.echo(f"\n{result.summary()}\n")
         typer.echo("The target is normalised, so the ELBO is minus the KL divergence between fit and target.")
         _save(result, out)
 
 
-def _settings(codename: str) -> dict[str, Any]:
-    """As many components as suit a demo: the last of them added on the way, or all there from the start."""
-    if parse(codename)["component_adaptation"] is Vips:
-        adaptation = {"add_iters": 20, "max_components": _MOST_COMPONENTS}
-        return {"init_components": _FIRST_COMPONENTS, "component_adaptation": adaptation}
-    return {"init_components": _MOST_COMPONENTS}
+def _components(codename: str) -> int:
+    """One component to start with, or enough of them if none are added."""
+    return 1 if parse(codename)["component_adaptation"] is Vips else _FIXED_COMPONENTS
 
 
 def _save(result: Result, out: Path) -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._hyper import real, whole
+from natmix._hyper import real, series, whole
 from natmix._rows import PerComponent
 from natmix._types import Count, Flag, PRNGKey, Scalar
 from natmix.component_adaptation._base import AbstractComponentAdaptation, Change, NewSamples
@@ -17,8 +17,7 @@ from natmix.component_stepsizes._base import Rewards
 from natmix.gaussians._base import LOG_2PI
 from natmix.mixture import Mixture
 
-THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
-"""How far below the best known density a candidate may count as unexplored; used in turn."""
+PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
 
 
 class History(eqx.Module):
@@ -42,7 +41,7 @@ class Vips(AbstractComponentAdaptation):
     """Adds every ``add_iters`` iterations, deletes after ``del_iters`` iterations without use.
 
     A new mean is the candidate with the largest log p~(x) - max(log q(x), max log q - d), with d
-    from `THRESHOLDS` in turn; its covariance is c I with an entropy uniformly between that of the
+    from ``thresholds`` in turn (the second one first); its covariance is c I with an entropy uniformly between that of the
     prior and the weighted mean of the components'. Candidates are stored samples from the whole
     history and fresh draws from the prior.
 
@@ -59,6 +58,11 @@ class Vips(AbstractComponentAdaptation):
     prior_candidates: int = whole(0, "fresh prior samples tried as new means (evaluated, counted)", low=0)
     database_size: int = whole(
         200_000, "samples kept for that over the whole run; 0: only this iteration's exist", low=0
+    )
+    thresholds: tuple[float, ...] = series(
+        PAPER_THRESHOLDS,
+        "how far (nats) below the best known density a candidate counts as unexplored, in turn",
+        low=0,
     )
     min_weight: Array = real(1e-6, "weight below which a component counts as unused", low=0, high=1)
     min_improvement: Array = real(0.4, "relative rise of the reward that saves an unused component", low=0)
@@ -121,7 +125,7 @@ class Vips(AbstractComponentAdaptation):
         add = self.wants_to_add(iteration, survivors)
 
         def seek(_: None) -> tuple[Array, Array, Array]:
-            turn = THRESHOLDS[1:] + THRESHOLDS[:1]
+            turn = self.thresholds[1:] + self.thresholds[:1]
             depth = jnp.asarray(turn, mixture.dtype)[state.additions % len(turn)]
             x, log_target, ok = _pool(
                 key_pick, database, self.database_candidates, samples, usable, candidates
