@@ -41,9 +41,9 @@ class Vips(AbstractComponentAdaptation):
     """Adds every ``add_iters`` iterations, deletes after ``del_iters`` iterations without use.
 
     A new mean is the candidate with the largest log p~(x) - max(log q(x), max log q - d), with d
-    from ``thresholds`` in turn (the second one first); its covariance is c I with an entropy uniformly between that of the
-    prior and the weighted mean of the components'. Candidates are stored samples from the whole
-    history and fresh draws from the prior.
+    from ``thresholds`` in turn (the second one first). Its covariance is c I with an entropy
+    uniformly between that of the prior and the weighted mean of the components'. Candidates are
+    stored samples from the whole history and fresh draws from the prior.
 
     A component goes when throughout the last w + del_iters records its weight and its greedy weight
     (softmax of r/T) stayed below ``min_weight``, and its smoothed reward c has not risen over the
