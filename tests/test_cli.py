@@ -119,8 +119,8 @@ def test_a_folder_that_cannot_be_made_gets_one_sentence(tmp_path):
 
 
 def test_a_fixed_number_of_components_starts_with_all_of_them():
-    assert _demo._settings("semtron") == {"init_components": 32}
-    assert _demo._settings("samtron")["component_adaptation"]["max_components"] == 32
+    assert _demo._components("semtron") == 32
+    assert _demo._components("samtron") == 1
 
 
 def test_the_target_of_the_demo_is_normalised_and_smooth():

@@ -287,6 +287,8 @@ class GMMVI(eqx.Module):
         old = exists.shape[0]
         if capacity < old and state.sample_selector is not None:
             raise ValueError("A state that reuses samples cannot shrink: their Gaussians need the rows.")
+        if not isinstance(exists, jax.core.Tracer) and int(jnp.sum(exists)) > capacity:
+            raise ValueError(f"{int(jnp.sum(exists))} components do not fit into {capacity} rows.")
         front = jnp.argsort(~exists, stable=True)
         order = jnp.concatenate([front, jnp.full(max(0, capacity - old), -1)])[:capacity]
         order = jnp.where((order >= 0) & exists[order], order, -1)

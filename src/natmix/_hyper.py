@@ -27,9 +27,15 @@ def whole(default: int, doc: str, *, low: int, high: float = np.inf) -> Any:
     return eqx.field(default=default, static=True, metadata=meta)
 
 
+def count(default: int, doc: str, *, low: int) -> Any:
+    """A whole number that decides no shape: an array, so that changing it never recompiles."""
+    meta = {"doc": doc, "low": low, "high": 2**31 - 1, "strict": False, "whole": True, "default": default}
+    return eqx.field(default=default, converter=_to_count, metadata=meta)
+
+
 def ratio(default: float, doc: str, *, low: float) -> Any:
     """A real number that decides shapes: static."""
-    meta = {"doc": doc, "low": low, "high": np.inf, "strict": False, "default": default}
+    meta = {"doc": doc, "low": low, "high": 1e6, "strict": False, "default": default}
     return eqx.field(default=default, static=True, metadata=meta)
 
 
@@ -74,13 +80,19 @@ class Option(eqx.Module):
         values = {name: getattr(self, name) for name, _, _ in self.hyperparameters()}
         plain = (bool, int, float)
         return {
-            name: v if isinstance(v, plain) else list(v) if isinstance(v, tuple) else float(v)
+            name: v if isinstance(v, plain) else list(v) if isinstance(v, tuple) else v.item()
             for name, v in values.items()
         }
 
 
+def _to_count(x: Any) -> Any:
+    if isinstance(x, bool) or not isinstance(x, (int, np.integer)) or not -(2**31) <= x < 2**31:
+        return x
+    return jnp.asarray(np.int32(x))
+
+
 def _to_real(x: Any) -> Any:
-    if isinstance(x, jax.Array):
+    if isinstance(x, (jax.Array, str)):
         return x
     try:
         return jnp.asarray(np.asarray(x, dtype=jnp.result_type(float)))
@@ -97,7 +109,7 @@ def _to_series(x: Any) -> Any:
 
 def _check(owner: str, field: dataclasses.Field, value: Any) -> None:
     meta = field.metadata
-    if isinstance(value, jax.core.Tracer) or value is None:
+    if isinstance(value, jax.core.Tracer):
         return
     if meta.get("flag"):
         if not isinstance(value, (bool, np.bool_)):
@@ -108,9 +120,14 @@ def _check(owner: str, field: dataclasses.Field, value: Any) -> None:
             raise ValueError(f"{owner}: {field.name} must be a list of numbers, got {value!r}.")
     elif isinstance(value, str) or not hasattr(value, "__float__"):
         raise ValueError(f"{owner}: {field.name} must be a number, got {value!r}.")
-    if meta.get("whole") and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if meta.get("whole") and not whole and not _is_integer_array(value):
         raise ValueError(f"{owner}: {field.name} must be a whole number, got {value!r}.")
-    values = np.asarray(value, dtype=float)  # batched under vmap
+    values = np.asarray(value, dtype=float)
+    if values.ndim and not meta.get("series"):
+        raise ValueError(
+            f"{owner}: {field.name} must be a single number, got an array of shape {values.shape}."
+        )
     low, high, strict = meta["low"], meta["high"], meta["strict"]
     if (
         np.isnan(values).any()
@@ -123,6 +140,10 @@ def _check(owner: str, field: dataclasses.Field, value: Any) -> None:
         raise ValueError(
             f"{owner}: {field.name} must lie in {left}{low:g}, {high:g}{right}, got {_show(values)}."
         )
+
+
+def _is_integer_array(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.integer)
 
 
 def _show(values: np.ndarray) -> str:

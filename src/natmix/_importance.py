@@ -21,10 +21,6 @@ class ImportanceWeights(eqx.Module):
     log_scale: Float[Array, " K"]
     ok: Bool[Array, " K"]
 
-    def rescale(self, sums: Float[Array, " K"]) -> Float[Array, " K"]:
-        """Expectations from sums over ``values``."""
-        return sums * jnp.exp(self.log_scale)
-
 
 def importance_weights(
     log_components: Float[Array, "N K"], batch: Batch, *, self_normalised: bool

@@ -61,7 +61,7 @@ def from_sklearn(model: "sklearn.mixture.GaussianMixture", dtype: Any = None) ->
     if not hasattr(model, "covariances_"):
         raise ValueError("This scikit-learn model is not fitted; call its fit method first.")
     means = np.asarray(model.means_)
-    dtype = means.dtype if dtype is None else dtype
+    dtype = jnp.result_type(means.dtype) if dtype is None else dtype
     weights = np.asarray(model.weights_, np.float64)
     with np.errstate(divide="ignore"):
         log_weights = jnp.asarray(np.log(weights / weights.sum()), dtype)

@@ -120,7 +120,7 @@ class Runner:
         state, infos, done, _ = _chunk(self._plan(iterations, budget), state)
         n = int(done)
         arrays = {f.name: np.asarray(getattr(infos, f.name))[:n] for f in dataclasses.fields(infos)}
-        return ChunkResult(state, arrays, exhausted=n == 0)
+        return ChunkResult(state, arrays, exhausted=n == 0 and iterations > 0)
 
     def _plan(self, iterations: int, budget: int) -> Plan:
         return Plan(

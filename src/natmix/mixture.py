@@ -221,12 +221,18 @@ class Mixture(eqx.Module):
         value = jnp.stack([jnp.asarray(v, self.dtype) for v in given.values()])
         if not _holds(jnp.all(jnp.isfinite(value))):
             raise ValueError("The values to condition on must be finite.")
+        parts: AbstractGaussians
         if isinstance(self.components, DiagonalGaussians):
             log_w = self.log_weights + self.marginal(fixed.tolist()).components.log_prob(value[None])[0]
-            return Mixture(jax.nn.log_softmax(log_w), self.marginal(free.tolist()).components)
-        order = np.concatenate([fixed, free])
-        factor = triangularise(scale_tril(self.components)[:, order])
-        log_w, parts = condition_on_first(self.log_weights, self.means[:, order], factor, value)
+            parts = self.marginal(free.tolist()).components
+        else:
+            order = np.concatenate([fixed, free])
+            factor = triangularise(scale_tril(self.components)[:, order])
+            log_w, parts = condition_on_first(self.log_weights, self.means[:, order], factor, value)
+        if not _holds(jnp.max(log_w) > -jnp.inf):
+            raise ValueError(
+                f"The values to condition on are so far away that their density underflows in {self.dtype}."
+            )
         return Mixture(jax.nn.log_softmax(log_w), parts)
 
     def affine(self, matrix: ArrayLike, shift: ArrayLike = 0.0) -> "Mixture":

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from natmix._algorithm import GMMVI
 from natmix._codenames import MODULES
+from natmix._defaults import ADAPTATION
 from natmix._hyper import Option
 
 _HOW = (
@@ -19,8 +20,9 @@ _HOW = (
     "letters and hyperparameters.",
 )
 _ADAPTED = (
-    "fit() sets desired_samples and prior_candidates to suit the target unless they are given; "
-    "natmix.GMMVI.from_codename takes the defaults above."
+    "natmix.fit() chooses desired_samples and prior_candidates to suit the target and "
+    + ", ".join(f"{name} = {value}" for name, value in ADAPTATION.items())
+    + ", unless they are given; natmix.GMMVI.from_codename takes the defaults above."
 )
 
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._hyper import real, series, whole
+from natmix._hyper import count, real, series, whole
+from natmix._linalg import einsum
 from natmix._rows import PerComponent
 from natmix._types import Count, Flag, PRNGKey, Scalar
 from natmix.component_adaptation._base import AbstractComponentAdaptation, Change, NewSamples
@@ -51,9 +52,9 @@ class Vips(AbstractComponentAdaptation):
     Gaussian kernel of w = 2 floor(del_iters/3) entries and standard deviation del_iters/8.
     """
 
-    add_iters: Array = real(30, "iterations between additions", low=1)
+    add_iters: Array = count(30, "iterations between additions", low=1)
     del_iters: int = whole(100, "iterations without use after which a component may go", low=3)
-    max_components: Array = real(1000, "no additions beyond this number", low=1)
+    max_components: Array = count(1000, "no additions beyond this number", low=1)
     database_candidates: int = whole(100_000, "stored samples tried as new means", low=0)
     prior_candidates: int = whole(0, "fresh prior samples tried as new means (evaluated, counted)", low=0)
     database_size: int = whole(
@@ -93,7 +94,7 @@ class Vips(AbstractComponentAdaptation):
         return self.prior_candidates
 
     def wants_to_add(self, iteration: Count, mixture: Mixture) -> Flag:
-        due = (iteration > 0) & (iteration % self.add_iters.astype(jnp.int32) == 0)
+        due = (iteration > 0) & (iteration % self.add_iters == 0)
         return due & (jnp.sum(mixture.log_weights > -jnp.inf) < self.max_components)
 
     def candidates(self, key: PRNGKey, prior: Mixture) -> Float[Array, "C D"]:
@@ -165,11 +166,12 @@ class Vips(AbstractComponentAdaptation):
         bell = np.exp(-0.5 * (position / (self.del_iters / 8)) ** 2)
         kernel = jnp.asarray(bell / bell.sum(), mixture.dtype)
         exists = mixture.log_weights > -jnp.inf
-        # Relative to the best record, so that rewards of any size keep their digits.
         full = rewards.records >= self.window
-        safe = jnp.where(jnp.isfinite(history.rewards), history.rewards, 0)
-        current = safe[:, -w:] @ kernel
-        old = safe[:, :w] @ kernel
+        # Relative to the best reward, so that rewards of any size keep their digits.
+        top = jnp.max(jnp.where(exists, rewards.last, -jnp.inf))
+        safe = jnp.where(jnp.isfinite(history.rewards), history.rewards - top, 0)
+        current = einsum("kw,w->k", safe[:, -w:], kernel)
+        old = einsum("kw,w->k", safe[:, :w], kernel)
         known = exists & (rewards.records >= w)
         best = jnp.max(jnp.where(known, current, -jnp.inf))
         span = jnp.abs(old - best)

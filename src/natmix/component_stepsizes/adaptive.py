@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natmix._hyper import real
+from natmix._improvement import adapted, check_limits
 from natmix._rows import PerComponent
 from natmix.component_stepsizes._base import AbstractComponentStepsize, Rewards
 from natmix.mixture import Mixture
@@ -34,6 +35,9 @@ class Adaptive(AbstractComponentStepsize):
     letter: ClassVar[str] = "R"
     title: ClassVar[str] = "Adaptive"
 
+    def __check_init__(self) -> None:
+        check_limits(self)
+
     def init(self, mixture: Mixture) -> PerComponent[AdaptiveRow]:
         dtype = mixture.dtype
         fresh = AdaptiveRow(self.stepsize.astype(dtype), jnp.zeros((), dtype))
@@ -43,10 +47,6 @@ class Adaptive(AbstractComponentStepsize):
         self, state: PerComponent[AdaptiveRow], rewards: Rewards, updates: Int[Array, " K"]
     ) -> tuple[PerComponent[AdaptiveRow], Float[Array, " K"]]:
         old = state.value.stepsize
-        adapted = jnp.where(
-            rewards.last > state.value.previous,
-            jnp.minimum(self.increase * old, self.max_stepsize),
-            jnp.maximum(self.decrease * old, self.min_stepsize),
-        )
-        stepsize = jnp.where(rewards.records >= 2, adapted, old)
+        new = adapted(self, old, rewards.last > state.value.previous)
+        stepsize = jnp.where(rewards.records >= 2, new, old)
         return state.set(AdaptiveRow(stepsize, rewards.last)), stepsize

@@ -39,7 +39,8 @@ class TrustRegion(AbstractComponentUpdater):
         temperature: Scalar,
     ) -> Proposal:
         usable = natural_gradient.ok
-        A = gaussians.scaled(natural_gradient.curvature, jnp.where(usable, 1.0, 0.0).astype(stepsize.dtype))
+        curvature = natural_gradient.curvature
+        A = jnp.where(usable.reshape(-1, *[1] * (curvature.ndim - 1)), curvature, 0)
         eigenvalues, basis = gaussians.spectrum(A)
         b = gaussians.into_basis(basis, jnp.where(usable[:, None], natural_gradient.gradient, 0))
         step = solve_trust_region(eigenvalues, b, stepsize, temperature)

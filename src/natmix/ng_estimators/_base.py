@@ -50,6 +50,11 @@ def positive_and_total(
     return positive, jnp.sum(weights.values, axis=0)
 
 
+def finite_rows(values: Float[Array, "K ..."]) -> Bool[Array, " K"]:
+    """Which rows are finite throughout."""
+    return jnp.all(jnp.isfinite(values.reshape(values.shape[0], -1)), axis=1)
+
+
 def responsibilities_and_log_density(
     log_components: Float[Array, "N K"], log_weights: Float[Array, " K"]
 ) -> tuple[Float[Array, "N K"], Float[Array, " N"]]:

@@ -17,6 +17,7 @@ from natmix.mixture import Mixture
 from natmix.ng_estimators._base import (
     AbstractNgEstimator,
     estimator_weights,
+    finite_rows,
     positive_and_total,
     responsibilities_and_log_density,
 )
@@ -29,7 +30,7 @@ class More(AbstractNgEstimator):
 
     In whitened coordinates y = L^-1 (x - m), with features that are uncorrelated under the component
     itself; the constant is not regularised. Its Hessian and gradient at the mean are the expected
-    ones of Eq. 4, so A = -2 B and a = -b. Only values of the target are used.
+    ones of Eq. 6, so A = -2 B and a = -b. Only values of the target are used.
     """
 
     self_normalised: bool = flag(True, "importance weights sum to one per component")
@@ -72,7 +73,7 @@ class More(AbstractNgEstimator):
         rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge, extra)
         coefficients = jax.lax.map(one, rows)
         hessian, gradient = gaussians.unpack(coefficients)
-        ok = weights.ok & (inside > 0) & jnp.all(jnp.isfinite(coefficients), axis=1)
+        ok = weights.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
 
     def feedback(

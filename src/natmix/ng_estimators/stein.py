@@ -14,6 +14,7 @@ from natmix.mixture import Mixture
 from natmix.ng_estimators._base import (
     AbstractNgEstimator,
     estimator_weights,
+    finite_rows,
     positive_and_total,
     responsibilities_and_log_density,
 )
@@ -64,7 +65,7 @@ class Stein(AbstractNgEstimator):
         size = jnp.exp(weights.log_scale)
         A = -gaussians.scaled(hessian, size) - hessian_0
         a = -gradient * size[:, None] - gradient_0
-        return NaturalGradient(A, a, weights.ok & (inside > 0))
+        return NaturalGradient(A, a, weights.ok & (inside > 0) & finite_rows(A) & finite_rows(a))
 
     def feedback(self, state: None, success: Bool[Array, " K"]) -> None:
         return None

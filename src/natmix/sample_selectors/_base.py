@@ -19,6 +19,10 @@ class AbstractSampleSelector(Option):
 
     The newest floor(reuse_ratio * desired_samples) * K samples are reused. Their effective sample
     size decides how many new ones are drawn (Section 3.1); the background density z covers all.
+
+    The Gaussians of old samples must be kept, K per iteration, so samples older than ``max_age``
+    iterations are not reused: the paper has no such limit. Where components hardly move it raises the
+    new samples per component from 1 to about desired_samples / max_age.
     """
 
     desired_samples: int = whole(100, "effective samples wanted", low=1)

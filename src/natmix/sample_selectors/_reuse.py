@@ -18,7 +18,7 @@ from natmix.mixture import Mixture
 
 
 class OldSamples(NamedTuple):
-    """The reused samples of an iteration, newest first; ``valid`` rows are real."""
+    """The reused samples of an iteration, newest first; the rows marked ``real`` are."""
 
     x: Float[Array, "R D"]
     log_target: Float[Array, " R"]

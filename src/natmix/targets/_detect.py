@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix.targets._base import AbstractTarget, TargetError, check_dim
+from natmix.targets._identity import depends_on_last_argument, lasting
 from natmix.targets.host import HostTarget
 from natmix.targets.inside import JaxTarget
 
@@ -38,6 +39,8 @@ def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Found:
         if isinstance(fn, JaxTarget):
             _check_jax_target(fn, dtype)
         return Found(fn)
+    if not callable(fn) and callable(getattr(fn, "log_prob", None)):
+        fn = fn.log_prob  # a distribution
     if not callable(fn):
         raise ValueError(f"The target must be a function of a point, got {type(fn).__name__}.")
     if dim is None:
@@ -93,10 +96,16 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
     cases: list[tuple[bool, tuple[int, ...]]] = [(False, (dim,)), (True, (dim + 1, dim))]
     for batched, shape in cases:
         try:
-            out = jax.eval_shape(fn, *_key_type(stochastic), jax.ShapeDtypeStruct(shape, dtype))
+            point = jax.ShapeDtypeStruct(shape, dtype)
+            program, out = jax.make_jaxpr(fn, return_shape=True)(*_key_type(stochastic), point)
         except Exception as error:
             raised.append(_short(error))
             outside = outside or isinstance(error, jax.errors.JAXTypeError)
+            continue
+        if not depends_on_last_argument(program):
+            # As when the function itself catches JAX's error and returns something else.
+            raised.append("what it returns then does not depend on the point")
+            outside = True
             continue
         gradient = isinstance(out, (tuple, list)) and len(out) == 2
         parts = list(out) if gradient else [out]
@@ -104,9 +113,9 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
         if shapes == [shape[:-1], shape][: len(parts)]:
             for p in parts:
                 _check_dtype(p.dtype)
-            return JaxTarget(
-                fn=_hashable(fn), dim=dim, batched=batched, returns_gradient=gradient, stochastic=stochastic
-            ), ""
+            same = lasting(fn, program)
+            kind = {"batched": batched, "returns_gradient": gradient, "stochastic": stochastic}
+            return JaxTarget(fn=same, dim=dim, **kind), ""
         returned.append((shape, [_show_shape(p) for p in parts]))
     if returned and not outside:
         # JAX could trace it, so it would return the same on the host.
@@ -145,17 +154,6 @@ def _check_dtype(dtype: Any) -> None:
 
 def _key_type(stochastic: bool) -> tuple[Any, ...]:
     return (jax.eval_shape(lambda: jax.random.key(0)),) if stochastic else ()
-
-
-def _hashable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX compares functions by their hash; one that has none is wrapped."""
-    try:
-        hash(fn)
-    except TypeError:
-        if all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn)):
-            return fn  # a pytree, for example an equinox module
-        return lambda *args: fn(*args)
-    return fn
 
 
 # On the host ------------------------------------------------------------------------------------

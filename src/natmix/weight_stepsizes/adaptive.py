@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from natmix._hyper import real
+from natmix._improvement import adapted, check_limits
 from natmix._types import Count, Scalar
 from natmix.mixture import Mixture
 from natmix.weight_stepsizes._base import AbstractWeightStepsize
@@ -34,14 +35,13 @@ class Adaptive(AbstractWeightStepsize):
     letter: ClassVar[str] = "N"
     title: ClassVar[str] = "Adaptive"
 
+    def __check_init__(self) -> None:
+        check_limits(self)
+
     def init(self, mixture: Mixture) -> AdaptiveState:
         return AdaptiveState(self.stepsize.astype(mixture.dtype), jnp.zeros((), mixture.dtype))
 
     def update(self, state: AdaptiveState, objective: Scalar, updates: Count) -> tuple[AdaptiveState, Scalar]:
-        adapted = jnp.where(
-            objective > state.previous,
-            jnp.minimum(self.increase * state.stepsize, self.max_stepsize),
-            jnp.maximum(self.decrease * state.stepsize, self.min_stepsize),
-        )
-        stepsize = jnp.where(updates >= 2, adapted, state.stepsize)
+        new = adapted(self, state.stepsize, objective > state.previous)
+        stepsize = jnp.where(updates >= 2, new, state.stepsize)
         return AdaptiveState(stepsize, objective), stepsize
