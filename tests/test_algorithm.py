@@ -133,7 +133,7 @@ def test_a_step_keeps_types_and_shapes(dtype, diagonal):
     assert info.elbo.dtype == dtype
 
 
-def counting(algo, monkeypatch):
+def counting(monkeypatch):
     """Counts how often a step is traced."""
     traces = []
     tell = GMMVI.tell
@@ -147,23 +147,31 @@ def counting(algo, monkeypatch):
 
 
 def test_traces_do_not_grow_with_iterations_seeds_stepsizes_or_the_database(monkeypatch):
-    traces = counting(None, monkeypatch)
+    """Also while the database fills, overflows, and samples are reused."""
+    traces = counting(monkeypatch)
     target = mixture_target(TARGET)
-    # The chunk traces the step twice for one program: once for its shapes.
     for rate, seed, steps in ((0.1, 0, 30), (0.03, 1, 90)):
-        algo = algorithm("SEMTRON", component_stepsize={"stepsize": rate}, temperature=1 + rate)
-        runner = Runner(algo, target, 3)
-        state = algo.init(seed, start(), capacity=initial_capacity(algo, 3))
+        adaptation = {"add_iters": 7, "del_iters": 6, "database_size": 400, "max_components": 6}
+        algo = GMMVI.from_codename(
+            "SAMTRON",
+            sample_selector=SMALL | {"reuse_ratio": 1.0},
+            component_adaptation=adaptation,
+            component_stepsize={"stepsize": rate},
+            temperature=1 + rate,
+        )
+        runner = Runner(algo, target, 6)
+        state = algo.init(seed, start(), capacity=6)
         while int(state.iteration) < steps:
             state = runner.advance(state, 30, None).state
         if rate == 0.1:
             first = len(traces)
-    assert 1 <= first <= 2
+    assert int(state.component_adaptation.database.seen) > 400
+    assert 1 <= first <= 2  # a chunk traces the step once for its shapes and once for its program
     assert len(traces) == first
 
 
 def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
-    traces = counting(None, monkeypatch)
+    traces = counting(monkeypatch)
     target = mixture_target(random_mixture(12, 3, 2, spread=3.0))
     algo = GMMVI.from_codename(
         "SAMTRON",
@@ -214,6 +222,12 @@ def test_reuse_lowers_evaluations():
         costs.append(int(run(algo, algo.init(0, start(), capacity=3), jnp.asarray(60))[1]))
     assert costs[0] == 60 * 3 * 25
     assert costs[1] < 0.6 * costs[0]
+
+
+def test_rows_too_few_for_the_components_get_a_sentence():
+    algo = algorithm("SEMTRON")
+    with pytest.raises(ValueError, match="3 components do not fit into 2 rows"):
+        algo.resized(algo.init(0, start(), capacity=8), 2)
 
 
 def test_a_state_with_reused_samples_does_not_shrink():

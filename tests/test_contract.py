@@ -61,6 +61,9 @@ def check_thirty_iterations(name, diagonal, dtype=jnp.float32, **overrides):
     np.testing.assert_allclose(weights.sum(), 1, rtol=1e-4)
     assert bool(jnp.all(jnp.isfinite(infos.elbo)))
     assert int(infos.invalid.sum()) == 0
+    # It learns, and most updates are usable.
+    assert float(infos.elbo[-5:].mean()) > float(infos.elbo[0])
+    assert int(infos.failed_updates.sum()) < 0.5 * int(infos.components.sum())
     return infos
 
 

@@ -216,6 +216,11 @@ def test_standard_weights_do_not_overflow(estimator):
         option.init(q32), q32, make_batch(q32, x, p32.log_prob(x), gradient, log_z), one, penalty
     )
     assert not bool(jnp.any(jnp.isnan(ng.curvature)))
+    assert bool(jnp.all(jnp.isfinite(ng.curvature) | ~ng.ok[:, None, None]))
+    modest = make_batch(q32, x, p32.log_prob(x), gradient, q32.log_prob(x) - 20.0)  # w = e^20
+    finite = option.estimate(option.init(q32), q32, modest, one, penalty)
+    assert bool(jnp.all(finite.ok))
+    assert bool(jnp.all(jnp.isfinite(finite.curvature)))
 
 
 def test_zero_densities_push_a_component_inwards():

@@ -32,6 +32,15 @@ def test_the_elbo_is_tight(D, K):
     assert result.converged
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(("D", "K"), [(2, 5), (10, 10), (20, 10)])
+def test_other_seeds_too(D, K, seed):
+    result, modes = recover(seed, K, D)
+    assert modes == K
+    assert result.elbo.value > -0.01
+
+
 def test_all_modes_are_found_in_20_dimensions():
     result, modes = recover(0, 10, 20)
     assert modes == 10
