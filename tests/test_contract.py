@@ -115,7 +115,10 @@ def _nudged(option):
             and not f.metadata.get("static", False)
             and isinstance(getattr(option(), f.name), jax.Array)
         ):
-            default = float(f.metadata["default"])
+            default = f.metadata["default"]
+            if f.metadata.get("whole"):
+                changed[f.name] = default + 1
+                continue
             changed[f.name] = (
                 1.0
                 if default < f.metadata["low"]

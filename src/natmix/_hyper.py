@@ -92,7 +92,7 @@ def _to_count(x: Any) -> Any:
 
 
 def _to_real(x: Any) -> Any:
-    if isinstance(x, (jax.Array, str)):
+    if x is None or isinstance(x, (jax.Array, str)):
         return x
     try:
         return jnp.asarray(np.asarray(x, dtype=jnp.result_type(float)))

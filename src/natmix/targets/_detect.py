@@ -1,6 +1,7 @@
 """Find out what kind of function a target is."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -97,7 +98,9 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
     for batched, shape in cases:
         try:
             point = jax.ShapeDtypeStruct(shape, dtype)
-            program, out = jax.make_jaxpr(fn, return_shape=True)(*_key_type(stochastic), point)
+            # JAX remembers traces by the function's identity: a new one makes it look again.
+            again = functools.partial(fn)
+            program, out = jax.make_jaxpr(again, return_shape=True)(*_key_type(stochastic), point)
         except Exception as error:
             raised.append(_short(error))
             outside = outside or isinstance(error, jax.errors.JAXTypeError)
