@@ -260,8 +260,15 @@ def test_densities_of_zero(algorithm):
     """The fit concentrates where the density is positive, and says how much of it is not."""
     for edge, most, log_z in ((1.0, 0.05, 2 * np.log(2)), (np.inf, 0.02, np.log(np.pi))):
         target = jax.tree_util.Partial(bounded, jnp.asarray(edge))
+        settings = {**SMALL, "sample_selector": {"desired_samples": 150}}
         result = natmix.fit(
-            target, dim=2, algorithm=algorithm, max_iterations=400, init_mean=0.3, elbo_samples=5000, **SMALL
+            target,
+            dim=2,
+            algorithm=algorithm,
+            max_iterations=400,
+            init_mean=0.3,
+            elbo_samples=5000,
+            **settings,
         )
         assert_healthy(result)
         assert result.counts.zeros > 0

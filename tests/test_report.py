@@ -188,7 +188,7 @@ def test_overview_tells_the_whole_story(result, tmp_path):
     assert len(left.figure.axes) == 4
     assert left.get_title() == "Target density"
     assert middle.get_title() == "Fitted density, 3 components"
-    assert above.get_title() == "SAMTRON, ELBO -0.01 ± 0.002"
+    assert above.get_title() == "SAMTRON, ELBO -0.0100 ± 0.0020"
     assert below.get_xlabel() == "iteration"
     np.testing.assert_array_equal(contour_levels(left), contour_levels(middle))
     assert len(middle.patches) == 3
