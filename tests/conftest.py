@@ -25,3 +25,12 @@ def forget_programs():
     yield
     if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 25_000:
         jax.clear_caches()
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """For files that compile many whole runs: XLA's own optimisations are left out too."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

@@ -10,15 +10,7 @@ import pytest
 import natmix
 from natmix import GMMVI, HostTarget, Mixture, TargetError
 
-jax.config.update("jax_enable_x64", True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 SMALL = {

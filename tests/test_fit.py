@@ -13,15 +13,7 @@ from natmix import GMMVI, Info, Mixture
 from natmix._convergence import Best
 from natmix._fit import NEGLIGIBLE_WEIGHT, _without_negligible
 
-jax.config.update("jax_enable_x64", True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 TRUE = Mixture.full(

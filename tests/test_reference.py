@@ -11,6 +11,7 @@ from test_component_adaptation import replay
 
 from natmix import Mixture
 from natmix._algorithm import _expected_log_ratios
+from natmix._importance import effective_sample_size
 from natmix._records import NaturalGradient
 from natmix._rows import PerComponent
 from natmix.component_adaptation.vips import _best_candidate
@@ -291,34 +292,25 @@ def test_background_of_the_newest_samples(n):
     np.testing.assert_allclose(np.asarray(got)[order], np.sort(want), rtol=1e-5, atol=1e-5)
 
 
-def test_effective_sample_sizes():
-    from natmix._importance import effective_sample_size
+def newest_samples(n):
+    """The n newest stored samples and their background log density."""
+    x = jnp.asarray(V["smp.x"], jnp.float64)[-n:]
+    counts = np.bincount(V["smp.mapping"][-n:], minlength=6)
+    background = Mixture.full(counts, V["smp.gauss_means"].astype(float), V["smp.gauss_covs"].astype(float))
+    return x, background.log_prob(x)
 
+
+def test_effective_sample_sizes():
     mixture, _ = case("d2k3")
-    reused = V["smp.M.reused"]
-    for i, n in enumerate(reused.tolist()):
-        if n == 0:
-            continue
-        x = jnp.asarray(V["smp.x"], jnp.float64)[-n:]
-        counts = np.bincount(V["smp.mapping"][-n:], minlength=6)
-        background = Mixture.full(
-            counts, V["smp.gauss_means"].astype(float), V["smp.gauss_covs"].astype(float)
-        )
-        log_z = background.log_prob(x)
+    for i in np.flatnonzero(V["smp.M.reused"]):
+        x, log_z = newest_samples(int(V["smp.M.reused"][i]))
         per_component = effective_sample_size(mixture.component_log_prob(x) - log_z[:, None])
         np.testing.assert_allclose(per_component, V["smp.M.n_eff"][i], rtol=1e-4)
-        np.testing.assert_allclose(
-            V["smp.M.drawn"][i], np.maximum(1, V["smp.settings"][i][0] - np.floor(V["smp.M.n_eff"][i]))
-        )
-    for i, n in enumerate(V["smp.P.reused"].tolist()):
-        if n == 0:
-            continue
-        x = jnp.asarray(V["smp.x"], jnp.float64)[-n:]
-        counts = np.bincount(V["smp.mapping"][-n:], minlength=6)
-        background = Mixture.full(
-            counts, V["smp.gauss_means"].astype(float), V["smp.gauss_covs"].astype(float)
-        )
-        got = effective_sample_size(mixture.log_prob(x) - background.log_prob(x))
+        wanted = np.maximum(1, V["smp.settings"][i][0] - np.floor(V["smp.M.n_eff"][i]))
+        np.testing.assert_allclose(V["smp.M.drawn"][i], wanted)
+    for i in np.flatnonzero(V["smp.P.reused"]):
+        x, log_z = newest_samples(int(V["smp.P.reused"][i]))
+        got = effective_sample_size(mixture.log_prob(x) - log_z)
         np.testing.assert_allclose(got, V["smp.P.n_eff"][i].item(), rtol=1e-4)
 
 

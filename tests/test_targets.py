@@ -16,15 +16,7 @@ from natmix import HostTarget, JaxTarget, TargetError
 from natmix._defaults import resolve_algorithm
 from natmix.targets import as_target
 
-jax.config.update("jax_enable_x64", True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 D = 3
