@@ -7,6 +7,7 @@ import typer
 from natmix._version import __version__
 from natmix.cli._demo import demo
 from natmix.cli._options import options
+from natmix.cli._run import run
 
 app = typer.Typer(
     name="natmix",
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(options)
+app.command()(run)
 
 
 def _print_version(wanted: bool) -> None:
