@@ -1,0 +1,81 @@
+"""Mixtures of equal weight whose components depend on x through |L^-1 (x - m)|^2 alone."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey
+from natmix.gaussians import FullGaussians
+from natmix.problems._setting import block_size
+
+
+class AbstractEllipticalMixture(eqx.Module):
+    """The log density of points [N, D], and exact samples."""
+
+    shape: eqx.AbstractVar[FullGaussians]
+    log_constant: eqx.AbstractVar[Float[Array, " K"]]
+
+    @abc.abstractmethod
+    def log_profile(self, squared: Float[Array, "N K"]) -> Float[Array, "N K"]:
+        """The log density but for its constant, as a function of |L^-1 (x - m)|^2."""
+
+    @abc.abstractmethod
+    def stretch(self, key: PRNGKey, n: int) -> Float[Array, " n"]:
+        """By how much standard normal draws are stretched before L is applied."""
+
+    def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+        squared = jnp.sum(self.shape.whiten(x) ** 2, axis=2).T
+        return jax.nn.logsumexp(self.log_profile(squared) + self.log_constant, axis=1)
+
+    def sample(self, key: PRNGKey, n: int) -> Float[Array, "n D"]:
+        """``n`` independent samples."""
+        return _sample(self, key, n)
+
+
+@eqx.filter_jit
+def _sample(mixture: AbstractEllipticalMixture, key: PRNGKey, n: int) -> Float[Array, "n D"]:
+    key_row, key_noise, key_stretch = jax.random.split(key, 3)
+    shape = mixture.shape
+    rows = jax.random.randint(key_row, (n,), 0, shape.capacity)
+    noise = jax.random.normal(key_noise, (n, shape.dim), shape.dtype)
+    return shape.colour_rows(mixture.stretch(key_stretch, n)[:, None] * noise, rows)
+
+
+def draw_parameters(seed: int, components: int, dim: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
+    """Means uniform in [-spread, spread] and A^T A + I with A_ij ~ N(0, (0.1 D)^2), in float64.
+
+    The draws are rounded to float32, so that float32 and float64 mean the same target.
+    """
+    rng = np.random.default_rng(seed)
+    mean = rng.uniform(-spread, spread, (components, dim)).astype(np.float32).astype(np.float64)
+    A = rng.normal(0, 0.1 * dim, (components, dim, dim)).astype(np.float32).astype(np.float64)
+    return mean, A.transpose(0, 2, 1) @ A + np.eye(dim)
+
+
+def rows_per_block(components: int, dim: int) -> int:
+    """Points whose differences to all means fit into a cache, or fill a device."""
+    size = components * dim
+    return block_size(cpu=_between(128, 2**17 // size, 512), accelerator=_between(1024, 2**24 // size, 16384))
+
+
+def check_components(components: Any) -> int:
+    """A usable number of components."""
+    if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
+        raise ValueError(f"components must be a whole number of at least 1, got {components!r}.")
+    return int(components)
+
+
+def check_spread(spread: Any) -> float:
+    """A usable range of the means."""
+    if not isinstance(spread, (int, float, np.number)) or not 0 <= spread < np.inf:
+        raise ValueError(f"spread must be a finite number of at least 0, got {spread!r}.")
+    return float(spread)
+
+
+def _between(low: int, value: int, high: int) -> int:
+    return max(low, min(value, high))

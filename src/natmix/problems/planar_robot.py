@@ -1,0 +1,69 @@
+"""A planar robot with ten links of length 1 whose end should reach one of the goals.
+
+log p(x) = log N(x; 0, diag(1, 0.2^2, ..., 0.2^2)) + max_g log N(end(x); g, 0.01^2 I) of the joint angles x,
+each relative to the link before.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._linalg import einsum
+from natmix.problems import _secondary
+from natmix.problems._base import Problem, Start
+from natmix.problems._setting import block_size
+from natmix.targets import JaxTarget
+
+LINKS = 10
+PRIOR_STD = (1.0,) + 9 * (0.2,)
+GOAL_STD = 0.01
+GOALS = {1: ((7.0, 0.0),), 4: ((7.0, 0.0), (-7.0, 0.0), (0.0, 7.0), (0.0, -7.0))}
+
+
+class PlanarRobot(eqx.Module):
+    """The log density of joint angles [N, 10].
+
+    Attributes:
+        goals: any of which the end may reach.
+    """
+
+    goals: Float[Array, "G 2"]
+
+    def __call__(self, x: Float[Array, "N 10"]) -> Float[Array, " N"]:
+        off = (end_position(x)[:, None] - self.goals) / GOAL_STD
+        log_goal = jnp.max(-0.5 * jnp.sum(off**2, axis=2), axis=1)
+        log_prior = -0.5 * jnp.sum((x / jnp.asarray(PRIOR_STD, x.dtype)) ** 2, axis=1)
+        return log_goal + log_prior - _LOG_CONSTANT
+
+
+def planar_robot(name: str, title: str, seed: int, dtype: Any, *, goals: int) -> Problem:
+    """The robot with so many goals."""
+    fn = PlanarRobot(jnp.asarray(GOALS[goals], dtype))
+    target = JaxTarget(fn=fn, dim=LINKS, batched=True, batch_size=block_size(cpu=512, accelerator=16384))
+    variance = (0.25**2,) + 9 * (0.05**2,)
+    start = Start.build(LINKS, mean=0, mean_scale=PRIOR_STD, variance=variance)
+    return Problem(name, title, target, target, start, secondary={"mmd": _secondary.mmd(name)})
+
+
+def end_position(x: Float[Array, "*N L"]) -> Float[Array, "*N 2"]:
+    """Where the last link ends; the robot stands in the origin and angles are counted from the first axis."""
+    return jnp.sum(_links(x), axis=-2)
+
+
+def joint_positions(x: Float[Array, "*N L"]) -> Float[Array, "*N L+1 2"]:
+    """The origin and the ends of all links, for pictures."""
+    ends = jnp.cumsum(_links(x), axis=-2)
+    return jnp.concatenate([jnp.zeros_like(ends[..., :1, :]), ends], axis=-2)
+
+
+def _links(x: Float[Array, "*N L"]) -> Float[Array, "*N L 2"]:
+    angle = einsum("...j,ij->...i", x, jnp.tril(jnp.ones((x.shape[-1],) * 2, x.dtype)))
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+
+
+_LOG_CONSTANT = float(
+    np.sum(np.log(PRIOR_STD)) + 2 * np.log(GOAL_STD) + 0.5 * (LINKS + 2) * np.log(2 * np.pi)
+)
