@@ -57,6 +57,7 @@ def number(value: Any, error: float | None = None) -> str:
         return str(value)
     if isinstance(value, (int, np.integer)) and error is None:
         return f"{value:,}"
+    value = float(value)
     if error is None or not math.isfinite(error):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     if error == 0:

@@ -35,6 +35,7 @@ def save_state(path: Path, state: State, progress: Mapping[str, Any]) -> None:
     header = {
         "format": FORMAT,
         "version": VERSION,
+        "key": str(jax.random.key_impl(state.key)),
         "progress": json.dumps(dict(progress)),
         "shapes": json.dumps(shapes),
     }
@@ -67,7 +68,8 @@ def load_state(path: Path, algorithm: GMMVI, start: Mixture, prior: Mixture) -> 
             f"{path} belongs to another version of the algorithm; remove the seed's folder to begin it anew."
         )
     leaves = [
-        _from_numpy(_padded(stored[name], tuple(shapes[name])), leaf) for name, leaf in _named(template)
+        _from_numpy(_padded(stored[name], tuple(shapes[name])), leaf, header["key"])
+        for name, leaf in _named(template)
     ]
     state = jax.tree.unflatten(jax.tree.structure(template), leaves)
     return state, json.loads(header["progress"])
@@ -85,9 +87,9 @@ def _to_numpy(leaf: Any) -> np.ndarray:
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf, order="C")
 
 
-def _from_numpy(array: np.ndarray, like: Any) -> Any:
+def _from_numpy(array: np.ndarray, like: Any, key_kind: str) -> Any:
     if _is_key(like):
-        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=key_kind)
     if array.dtype != like.dtype:
         raise ValueError(f"The checkpoint holds {array.dtype} where the run has {like.dtype}.")
     return jnp.asarray(array)

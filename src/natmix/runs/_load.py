@@ -12,6 +12,19 @@ from natmix.mixture import Mixture
 from natmix.runs._directory import CONFIG, ENVIRONMENT, SeedFiles, read_json, seeds_in
 from natmix.runs._history import WeightHistory
 
+LOOK_NUMBERS = (
+    "seconds",
+    "compile_seconds",
+    "iterations",
+    "evaluations",
+    "components",
+    "neg_elbo",
+    "neg_elbo_se",
+    "zero_share",
+    "invalid_share",
+)
+"""What a look writes down."""
+
 
 @dataclasses.dataclass(frozen=True)
 class SeedRun:
@@ -139,7 +152,7 @@ def read_looks(path: Path) -> list[dict[str, Any]]:
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
     """The looks in a file, one array per name."""
     looks = read_looks(path)
-    return {name: np.array([row[name] for row in looks]) for name in looks[0]} if looks else {}
+    return {name: np.array([row[name] for row in looks]) for name in (looks[0] if looks else LOOK_NUMBERS)}
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
