@@ -5,9 +5,12 @@ from typing import Annotated
 import typer
 
 from natmix._version import __version__
+from natmix.cli._compare import compare
 from natmix.cli._demo import demo
+from natmix.cli._list import list_
 from natmix.cli._options import options
 from natmix.cli._run import run
+from natmix.cli._show import show
 
 app = typer.Typer(
     name="natmix",
@@ -19,6 +22,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(options)
 app.command()(run)
+app.command("list")(list_)
+app.command()(show)
+app.command()(compare)
 
 
 def _print_version(wanted: bool) -> None:

@@ -59,17 +59,19 @@ def run(
         from natmix import runs
         from natmix.cli._overrides import parse_overrides
         from natmix.cli._run_progress import RunProgress
-        from natmix.runs._config import parse_seconds, parse_seeds
+        from natmix.runs._config import DTYPES, check_choice, parse_seconds, parse_seeds
         from natmix.runs._directory import check_writable
 
         overrides, options = parse_overrides(settings or [])
         numbers = parse_seeds(seeds)
         seconds = None if max_time is None else parse_seconds(max_time)
         limits = runs.Limits(seconds, max_evals, max_iters, until)
+        check_choice("dtype", dtype, DTYPES)
         if dtype == "float64":
             jax.config.update("jax_enable_x64", True)
+        first = _load(problem, numbers[0], dtype, options)
         config = runs.configure(
-            _load(problem, numbers[0], dtype, options),
+            first,
             algorithm,
             preset=preset,
             overrides=overrides,
@@ -86,7 +88,7 @@ def run(
                 config,
                 numbers,
                 folder,
-                lambda seed: _load(problem, seed, dtype, options),
+                lambda seed: first if seed == numbers[0] else _load(problem, seed, dtype, options),
                 watcher=progress,
                 keep_checkpoints=keep_checkpoints,
             )
@@ -98,12 +100,7 @@ def _load(problem: str, seed: int, dtype: str, options: dict[str, Any]) -> Any:
 
     from natmix import problems
 
-    try:
-        return problems.load(problem, seed=seed, dtype=jnp.dtype(dtype), **options)
-    except TypeError as error:
-        if not options:
-            raise
-        raise ValueError(f"The problem {problem!r} does not take {', '.join(options)}: {error}.") from error
+    return problems.load(problem, seed=seed, dtype=jnp.dtype(dtype), **options)
 
 
 def _name(config: Any) -> str:
@@ -114,16 +111,18 @@ def _name(config: Any) -> str:
 def _report(outcome: Any, quiet: bool) -> None:
     from rich.console import Console
 
-    from natmix.cli._run_table import seeds_table
+    from natmix.cli._run_table import failures, seeds_table
 
     if not quiet:
-        console = Console(highlight=False)
+        console = Console(highlight=False, markup=False)
         console.print(seeds_table(outcome.run))
+        for line in failures(outcome.run):
+            console.print(line, soft_wrap=True)
         console.print(f"The run is in {outcome.run.path}", soft_wrap=True)
     if outcome.interrupted:
         typer.echo("natmix: interrupted; the same command goes on from there.", err=True)
         raise typer.Exit(_INTERRUPTED)
     if outcome.failed:
         which = ", ".join(map(str, outcome.failed))
-        typer.echo(f"natmix: seeds that failed: {which}; see failed.json in their folders.", err=True)
+        typer.echo(f"natmix: seeds that failed: {which}; the same command tries them again.", err=True)
         raise typer.Exit(1)

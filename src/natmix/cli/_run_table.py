@@ -1,4 +1,4 @@
-"""The seeds of a run as a table."""
+"""The seeds of a run as tables."""
 
 import math
 from collections.abc import Sequence
@@ -8,59 +8,109 @@ import numpy as np
 from rich.table import Table
 
 from natmix.runs import Run
+from natmix.runs._seed import FINAL_NUMBERS
 
-_USUAL = ("iterations", "evaluations", "components", "seconds", "compile_seconds")
-_TITLES = {"seconds": "time [s]", "compile_seconds": "compiling [s]"}
+_USUAL = {
+    "iterations": "iters",
+    "evaluations": "evals",
+    "components": "comps",
+    "seconds": "time (s)",
+    "compile_seconds": "compiling",
+}
+_STOPPED = {"max_seconds": "time", "max_evaluations": "evals", "max_iterations": "iters"}
 
 
-def seeds_table(run: Run, metrics: Sequence[str] = ()) -> Table:
-    """One row per seed, then the mean with its standard error."""
-    table = Table(box=None, header_style="bold", padding=(0, 1))
-    table.add_column("seed", justify="right")
-    table.add_column("-ELBO", justify="right")
-    for name in (*_USUAL, *metrics):
-        table.add_column(_TITLES.get(name, name), justify="right")
-    table.add_column("stopped by")
+def seeds_table(run: Run) -> Table:
+    """One row per seed, then the mean, with its standard error for the -ELBO."""
+    table = _empty()
+    table.add_column("-ELBO", justify="right", no_wrap=True)
+    for title in _USUAL.values():
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("stopped by", overflow="fold")
     for n, seed in run.seeds.items():
         if seed.final is not None:
-            f = seed.final
-            cells = [number(f.get(name)) for name in (*_USUAL, *metrics)]
-            table.add_row(str(n), number(f["neg_elbo"], f["neg_elbo_se"]), *cells, str(f["stopped"]))
+            values, state = seed.final, _STOPPED.get(seed.final["stopped"], seed.final["stopped"])
         else:
-            last = {k: v[-1] for k, v in seed.metrics.items() if len(v)}
-            cells = [number(last.get(name)) for name in _USUAL] + [""] * len(metrics)
-            state = f"failed: {seed.failure['error']}" if seed.failure else "unfinished"
-            table.add_row(str(n), number(last.get("neg_elbo"), last.get("neg_elbo_se")), *cells, state)
+            values = {k: v[-1] for k, v in seed.metrics.items() if len(v)}
+            state = "FAILED" if seed.failure else "unfinished"
+        elbo = number(values.get("neg_elbo"), values.get("neg_elbo_se"))
+        table.add_row(str(n), elbo, *(number(values.get(name)) for name in _USUAL), state)
     finals = [seed.final for seed in run.finished.values() if seed.final is not None]
     if len(finals) > 1:
-        cells = [mean_and_error([f.get(name) for f in finals]) for name in ("neg_elbo", *_USUAL, *metrics)]
+        elbo = mean_and_error([f["neg_elbo"] for f in finals])
         table.add_section()
-        table.add_row("mean", *cells, "", style="bold")
+        table.add_row("mean", elbo, *(mean([f[name] for f in finals]) for name in _USUAL), "", style="bold")
     return table
+
+
+def metrics_table(run: Run) -> Table | None:
+    """One row per metric, one column per seed and one for the mean; None if there are no metrics."""
+    finals = {n: seed.final for n, seed in run.finished.items() if seed.final is not None}
+    names = [
+        name
+        for name in dict.fromkeys(name for final in finals.values() for name in final)
+        if name not in FINAL_NUMBERS and not name.endswith("_se")
+    ]
+    if not names:
+        return None
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("metric")
+    if len(finals) > 1:
+        table.add_column("mean", justify="right", no_wrap=True)
+    for n in finals:
+        table.add_column(f"seed {n}", justify="right", no_wrap=True)
+    for name in names:
+        cells = [number(final.get(name), final.get(f"{name}_se")) for final in finals.values()]
+        average = [mean_and_error([f.get(name) for f in finals.values()])] if len(finals) > 1 else []
+        table.add_row(name, *average, *cells)
+    return table
+
+
+def failures(run: Run) -> list[str]:
+    """A line for each seed that failed."""
+    return [f"seed {n} failed: {seed.failure['error']}" for n, seed in run.seeds.items() if seed.failure]
 
 
 def mean_and_error(values: Sequence[Any]) -> str:
     """Mean ± standard error of what is known."""
-    known = np.array([v for v in values if isinstance(v, (int, float))], float)
+    known = _known(values)
     n = len(known)
-    if n == 0:
-        return ""
-    mean = float(known.mean())
-    return number(mean, float(known.std(ddof=1)) / math.sqrt(n)) if n > 1 else number(mean)
+    if n < 2:
+        return mean(values)
+    return number(float(known.mean()), float(known.std(ddof=1)) / math.sqrt(n))
+
+
+def mean(values: Sequence[Any]) -> str:
+    """The mean of what is known."""
+    known = _known(values)
+    return number(float(known.mean())) if len(known) else ""
 
 
 def number(value: Any, error: float | None = None) -> str:
-    """A number with as many digits as make sense."""
+    """A number with as many digits as make sense; large ones in thousands or millions."""
     if value is None:
         return ""
-    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
-        return str(value)
-    if isinstance(value, (int, np.integer)) and error is None:
-        return f"{value:,}"
     value = float(value)
-    if error is None or not math.isfinite(error):
-        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if error is None or not math.isfinite(error) or not math.isfinite(value):
+        return _short(value)
     if error == 0:
-        return f"{value:,.6g} ± 0"
+        return f"{value:.6g} ± 0"
     digits = min(6, max(0, 1 - math.floor(math.log10(error))))
-    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def _known(values: Sequence[Any]) -> np.ndarray:
+    return np.array([v for v in values if isinstance(v, (int, float)) and not math.isnan(v)], float)
+
+
+def _short(value: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size and math.isfinite(value):
+            return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
+    return f"{value:.0f}" if value == int(value if math.isfinite(value) else 0) else f"{value:.3g}"
+
+
+def _empty() -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("seed", justify="right", no_wrap=True)
+    return table

@@ -131,13 +131,9 @@ def configure(
         limits: when a seed stops; the preset's where there is none (fit: `DEFAULT_SECONDS`).
         problem_options: what the problem was loaded with.
     """
-    for what, value, choices in (
-        ("preset", preset, PRESETS),
-        ("covariance", covariance, COVARIANCES),
-        ("dtype", dtype, DTYPES),
-    ):
-        if value not in choices:
-            raise ValueError(f"{what} must be {' or '.join(choices)}, got {value!r}.")
+    check_choice("preset", preset, PRESETS)
+    check_choice("covariance", covariance, COVARIANCES)
+    check_choice("dtype", dtype, DTYPES)
     if components is not None and components < 1:
         raise ValueError(f"A run starts with at least one component, got {components}.")
     if dtype == "float64" and not jax.config.read("jax_enable_x64"):
@@ -166,6 +162,12 @@ def configure(
         limits=given.completed_by(usual),
         problem_options=problem_options or {},
     )
+
+
+def check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
+    """One of a few words."""
+    if value not in choices:
+        raise ValueError(f"{what} must be {' or '.join(choices)}, got {value!r}.")
 
 
 def algorithm_from(config: Mapping[str, Any]) -> GMMVI:

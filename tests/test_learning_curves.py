@@ -1,0 +1,93 @@
+"""Learning curves of runs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from natmix.report._learning_curves import learning_curve, plot_comparison, plot_learning_curves
+from natmix.runs import Run, SeedRun, WeightHistory
+
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    pyplot.switch_backend("agg")
+    yield
+    pyplot.close("all")
+
+
+def seed(number, seconds, neg_elbo):
+    looks = {
+        "seconds": np.array(seconds, float),
+        "evaluations": 100 * np.arange(len(seconds)),
+        "iterations": np.arange(len(seconds)),
+        "neg_elbo": np.array(neg_elbo, float),
+    }
+    return SeedRun(number, looks, {}, WeightHistory.from_rows([]), None)
+
+
+def run(*seeds, problem="gmm2", codename="SAMTRON", path="runs/a"):
+    config = {"problem": {"name": problem}, "algorithm": {"codename": codename}}
+    return Run(Path(path), config, {}, {s.seed: s for s in seeds})
+
+
+TWO = run(seed(0, [1, 2, 4, 8], [9, 5, 3, 1]), seed(1, [2, 3, 10], [7, np.inf, 3]))
+
+
+def test_a_curve_holds_the_last_look_and_spans_the_seeds():
+    curve = learning_curve(TWO)
+    assert curve.x[0] == 2
+    assert curve.x[-1] == 10
+    assert (curve.low[0], curve.high[0], curve.mean[0]) == (5, 7, 6)
+    before_4, after_4 = curve.x < 4, (curve.x >= 4) & (curve.x < 8)
+    assert set(curve.low[before_4]) == {5}
+    assert set(curve.low[after_4]) == {3}
+    assert (curve.low[-1], curve.high[-1]) == (1, 3)
+    assert np.all((curve.low <= curve.mean) & (curve.mean <= curve.high))
+
+
+def test_a_logarithmic_axis_begins_after_zero():
+    assert learning_curve(TWO, "evaluations").x[0] == 200
+
+
+def test_lines_and_shades():
+    ax = plot_learning_curves([TWO, run(seed(0, [1, 5], [4, 2]), codename="ZAMTRUX")])
+    assert [line.get_label() for line in ax.get_lines()] == ["SAMTRON", "ZAMTRUX"]
+    assert len(ax.collections) == 2
+    low, high = ax.get_ylim()
+    assert low < 1
+    assert high > 7
+    assert ax.get_xscale() == "log"
+    ax.figure.canvas.draw()
+
+
+def test_runs_of_the_same_algorithm_are_told_apart():
+    ax = plot_learning_curves([TWO, run(seed(0, [1, 5], [4, 2]), path="runs/b")])
+    assert [line.get_label() for line in ax.get_lines()] == ["SAMTRON (a)", "SAMTRON (b)"]
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"), [([500, 0.2], "log"), ([500, -0.01], "symlog"), ([500, 300], "linear")]
+)
+def test_the_scale_suits_the_values(values, scale):
+    assert plot_learning_curves([run(seed(0, [1, 5], values))]).get_yscale() == scale
+
+
+def test_a_row_of_pictures_per_problem():
+    figure = plot_comparison([TWO, run(seed(0, [1, 5], [4, 2]), problem="wine")])
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["gmm2", "gmm2", "wine", "wine"]
+    assert [ax.get_xlabel()[:7] for ax in figure.axes[:2]] == ["seconds", "evaluat"]
+    figure.canvas.draw()
+
+
+def test_what_cannot_be_drawn_is_said():
+    with pytest.raises(ValueError, match="x must be one of seconds"):
+        plot_learning_curves([TWO], x="years")
+    with pytest.raises(ValueError, match="no runs"):
+        plot_learning_curves([])
+    with pytest.raises(ValueError, match="different problems cannot be compared: gmm2, wine"):
+        plot_learning_curves([TWO, run(seed(0, [1, 5], [4, 2]), problem="wine")])
+    with pytest.raises(ValueError, match="no looks at the ELBO yet"):
+        plot_learning_curves([run(seed(0, [], []))])
