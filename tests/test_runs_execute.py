@@ -7,15 +7,19 @@ import shutil
 import signal
 import types
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from tiny_problem import SMALL, TRACES, tiny
 
 from natmix import Mixture, runs
+from natmix._run import CHUNK
 from natmix.runs import Limits, load_run
 from natmix.runs._execute import Silence
 from natmix.runs._history import MOST_ROWS, WeightRecorder
+from natmix.runs._stepper import Alone
 from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -391,6 +395,19 @@ def test_metrics_that_fail_do_not_lose_the_run(tmp_path):
     final = execute(tmp_path / "run", load=load).run.seeds[0].final
     assert final["iterations"] == 60
     assert "no reference" in final["metrics_error"]
+
+
+def test_rows_are_given_back_at_fixed_iterations_only():
+    config = configuration()
+    wide = config.start.mixture(jax.random.key(0), 16, jnp.float64)[0]
+    thin = dataclasses.replace(wide, log_weights=jnp.where(jnp.arange(16) < 2, -np.log(2.0), -jnp.inf))
+    state = config.algorithm.init(0, thin)
+    stepper = Alone(config.algorithm, tiny().target, 16)
+    rows = {}
+    for iteration in (CHUNK - 1, CHUNK, CHUNK + 1):
+        at = dataclasses.replace(state, iteration=jnp.asarray(iteration, jnp.int32))
+        rows[iteration - CHUNK] = stepper._runner._fitted(at).mixture.num_components
+    assert rows == {-1: 16, 0: 8, 1: 16}
 
 
 # Records ----------------------------------------------------------------------------------------
