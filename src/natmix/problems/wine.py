@@ -91,7 +91,7 @@ def wine(name: str, title: str, seed: int, dtype: Any, *, minibatch: int = MINIB
         batch_size=block_size(cpu=128, accelerator=4096),
     )
     reference = JaxTarget(
-        fn=WinePosterior(*train), dim=DIM, batched=True, batch_size=block_size(cpu=16, accelerator=512)
+        fn=WinePosterior(*train), dim=DIM, batched=True, batch_size=block_size(cpu=32, accelerator=512)
     )
     measures = {"test_mse": _secondary.held_out_mse(predict, *test)}
     start = Start.build(DIM, mean=0, mean_scale=1, variance=1)
