@@ -198,15 +198,17 @@ def test_raised_limits_go_on_as_if_never_stopped(whole, tmp_path):
     assert load_run(out).seeds[0].final["seconds"] > first.run.seeds[0].final["seconds"]
 
 
-def test_ctrl_c_leaves_a_run_that_goes_on_as_if_never_stopped(whole, tmp_path, small_chunks):
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_run_that_goes_on_as_if_never_stopped(kind, whole, tmp_path, small_chunks):
     out = tmp_path / "run"
 
     def press(snapshot):
         if snapshot.iterations > 20:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), kind)
 
     outcome = execute(out, (0, 1), watcher=Recorder(press), keep_checkpoints=True)
     assert outcome.interrupted
+    assert signal.getsignal(kind) in (signal.SIG_DFL, signal.default_int_handler)
     assert list(outcome.run.seeds) == [0]
     assert outcome.run.finished == {}
     stopped_at = len(outcome.run.seeds[0].trace["elbo"])

@@ -1,7 +1,10 @@
 """The loop: seeds of a run, chunk by chunk, until each meets a limit."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -9,6 +12,7 @@ import jax.numpy as jnp
 
 from natmix._fit import _gist
 from natmix._interrupt import Interrupt
+from natmix._run import ChunkResult
 from natmix.problems._base import Problem
 from natmix.runs._atomic import write_json
 from natmix.runs._clock import Clock
@@ -56,7 +60,7 @@ class Outcome:
 
     Attributes:
         run: the run directory, read again.
-        interrupted: whether Ctrl-C ended it; the same call goes on from there.
+        interrupted: whether Ctrl-C (or SIGTERM) ended it; the same call goes on from there.
         failed: seeds that could not go on.
     """
 
@@ -100,7 +104,7 @@ def execute(
         write_json(out / ENVIRONMENT, environment())
     failed: list[int] = []
     interrupt = Interrupt()
-    with interrupt.watching():
+    with interrupt.watching(), _stopping_when_asked(interrupt):
         try:
             for seed in todo:
                 if interrupt.asked:
@@ -119,38 +123,71 @@ def execute(
     return Outcome(load_run(out), interrupt.asked, tuple(failed))
 
 
+@contextlib.contextmanager
+def _stopping_when_asked(interrupt: Interrupt) -> Iterator[None]:
+    """SIGTERM, with which batch systems announce the end, is like the first Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(number: int, frame: object) -> None:
+        interrupt.asked = True
+
+    before = signal.signal(signal.SIGTERM, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+
+
+_FAILURES = (TargetError, RuntimeError, ValueError)
+"""What a target, or a compiled step, may raise."""
+
+
 def _run_group(
     jobs: Sequence[SeedJob], stepper: Stepper, interrupt: Interrupt, watcher: Watcher, keep: bool
 ) -> list[int]:
     """Run seeds side by side until all have stopped; returns those that failed."""
-    active = list(jobs)
-    try:
-        while active and not interrupt.asked:
-            active = _advance(active, stepper, watcher, keep)
-    except (TargetError, RuntimeError, ValueError) as error:
-        # A step that failed took the states of the whole group with it.
-        for job in active:
-            job.fail(error)
-            watcher.failed(job.seed, _gist(error) if not isinstance(error, TargetError) else str(error))
-        return [job.seed for job in active]
+    active, failed = list(jobs), []
+    while active and not interrupt.asked:
+        before, compiled = [job.seconds for job in active], stepper.compile_seconds
+        iterations = min(job.chunk_length() for job in active)
+        try:
+            chunks = stepper.advance(
+                [job.state for job in active], iterations, [job.budget() for job in active]
+            )
+        except _FAILURES as error:  # it took the states of the whole group with it
+            for job in active:
+                _fail(job, error, watcher)
+            return [*failed, *(job.seed for job in active)]
+        compiling = stepper.compile_seconds - compiled
+        for job, chunk, began in zip(active, chunks, before, strict=True):
+            try:
+                _take(job, chunk, began, compiling, watcher, keep)
+            except _FAILURES as error:
+                _fail(job, error, watcher)
+                failed.append(job.seed)
+        active = [job for job in active if job.stopped is None]
     for job in active:
         job.checkpoint()
-    return []
+    return failed
 
 
-def _advance(active: list[SeedJob], stepper: Stepper, watcher: Watcher, keep: bool) -> list[SeedJob]:
-    """One chunk of all; returns those that go on."""
-    before, compiled = [job.seconds for job in active], stepper.compile_seconds
-    iterations = min(job.chunk_length() for job in active)
-    chunks = stepper.advance([job.state for job in active], iterations, [job.budget() for job in active])
-    compiling = stepper.compile_seconds - compiled
-    for job, chunk, began in zip(active, chunks, before, strict=True):
-        job.took(chunk, began, compiling)
-        watcher.update(job.snapshot())
-        if job.stopped is not None:
-            final = job.finish(keep)
-            watcher.finished(job.snapshot(), final)
-    return [job for job in active if job.stopped is None]
+def _take(
+    job: SeedJob, chunk: ChunkResult, began: float, compiling: float, watcher: Watcher, keep: bool
+) -> None:
+    """A chunk of one seed, and its end if that was the last one."""
+    job.took(chunk, began, compiling)
+    watcher.update(job.snapshot())
+    if job.stopped is not None:
+        final = job.finish(keep)
+        watcher.finished(job.snapshot(), final)
+
+
+def _fail(job: SeedJob, error: Exception, watcher: Watcher) -> None:
+    message = str(error) if isinstance(error, TargetError) else f"An iteration failed: {_gist(error)}"
+    job.fail(message)
+    watcher.failed(job.seed, message)
 
 
 def _check_budget(config: RunConfig) -> None:

@@ -292,13 +292,13 @@ class SeedJob:
             logger.warning("Seed %d: the metrics could not be computed: %s", self.seed, error)
             return {"metrics_error": f"{type(error).__name__}: {error}"}
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, message: str) -> None:
         """Write down what went wrong."""
+        self.stopped = "failed"
         write_json(
             self.files.failed,
             {
-                "error": str(error),
-                "kind": type(error).__name__,
+                "error": message,
                 "iterations": self.progress.iterations,
                 "evaluations": self.progress.evaluations,
                 "seconds": self.progress.seconds,
