@@ -148,7 +148,8 @@ def _run_group(
     jobs: Sequence[SeedJob], stepper: Stepper, interrupt: Interrupt, watcher: Watcher, keep: bool
 ) -> list[int]:
     """Run seeds side by side until all have stopped; returns those that failed."""
-    active, failed = list(jobs), []
+    active = list(jobs)
+    failed: list[int] = []
     while active and not interrupt.asked:
         before, compiled = [job.seconds for job in active], stepper.compile_seconds
         iterations = min(job.chunk_length() for job in active)
