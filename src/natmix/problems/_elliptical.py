@@ -100,4 +100,4 @@ def check_spread(spread: Any) -> float:
 
 
 def _between(low: int, value: int, high: int) -> int:
-    return max(low, min(value, high))
+    return max(low, min(value // 64 * 64, high))
