@@ -160,9 +160,18 @@ def test_mistakes_get_one_sentence(arguments, words, tmp_path):
     assert not (tmp_path / "out" / "seed-0").exists()
 
 
-def test_a_folder_that_cannot_be_made_gets_one_sentence(tmp_path):
+def test_a_folder_that_cannot_be_made_gets_one_sentence_before_any_work(tmp_path, monkeypatch):
+    def load(*arguments):
+        raise AssertionError("work was begun")
+
+    monkeypatch.setattr(_run, "_load", load)
     (tmp_path / "file").write_text("")
-    assert_one_sentence(run(tmp_path / "file" / "run"), "Not a directory")
+    assert_one_sentence(run(tmp_path / "file" / "new" / "run"), "file: Not a directory")
+
+
+def test_a_mistake_leaves_no_folder(tmp_path):
+    assert natmix("run", "gmm2", "--algorithm", "samtro", "--out", tmp_path / "out").exit_code == 2
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_other_things_gets_one_sentence(tmp_path):

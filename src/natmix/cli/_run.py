@@ -60,13 +60,14 @@ def run(
         from natmix.cli._overrides import parse_overrides
         from natmix.cli._run_progress import RunProgress
         from natmix.runs._config import DTYPES, check_choice, parse_seconds, parse_seeds
-        from natmix.runs._directory import check_writable
+        from natmix.runs._directory import check_possible
 
         overrides, options = parse_overrides(settings or [])
         numbers = parse_seeds(seeds)
         seconds = None if max_time is None else parse_seconds(max_time)
         limits = runs.Limits(seconds, max_evals, max_iters, until)
         check_choice("dtype", dtype, DTYPES)
+        check_possible(out or Path("runs"))
         if dtype == "float64":
             jax.config.update("jax_enable_x64", True)
         first = _load(problem, numbers[0], dtype, options)
@@ -82,7 +83,6 @@ def run(
             problem_options=options,
         )
         folder = out or Path("runs") / _name(config)
-        check_writable(folder)
         with RunProgress(quiet) as progress:
             outcome = runs.execute(
                 config,

@@ -14,7 +14,9 @@
 Every file is replaced in one step, so that a run killed at any moment leaves a readable directory.
 """
 
+import errno
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -71,6 +73,15 @@ def prepare(path: Path, config: Mapping[str, Any], seeds: Iterable[int]) -> dict
     joint = {**config, "seeds": sorted({*known, *seeds})}
     write_json(path / CONFIG, joint)
     return joint
+
+
+def check_possible(path: Path) -> None:
+    """That the folder exists or can be made, without making it."""
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
 
 def check_writable(path: Path) -> None:
