@@ -1,19 +1,40 @@
-"""One meaning per colour: densities are blue, components are orange, known values grey."""
+"""One meaning per colour: densities are blue, components are orange, known values grey.
+
+Where single components are told apart they take the colours of `PALETTE`, heaviest first.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
 
 DENSITY = "#1f5f99"
 COMPONENT = "#e4622b"
 KNOWN = "#5f6b7a"
 INK = "#26313f"
+FRAME = "#c3cad3"
+GRID = "#e8ecf1"
+PALETTE = (
+    "#332288",
+    "#44aa99",
+    "#999933",
+    "#aa4499",
+    "#117733",
+    "#88ccee",
+    "#882255",
+    "#ddcc77",
+    "#cc6677",
+)
+"""Paul Tol's muted colours, distinct to colour-blind eyes too, in an order in which neighbours contrast."""
 DPI = 150
 NO_MATPLOTLIB = "Pictures need matplotlib, which is not installed: pip install 'natmix[plot]'"
 
+_GOLDEN = 0.618034
 _BLUES = ("#e3edf7", "#b7d2ea", "#7fb0d8", "#468bc0", "#1f5f99", "#0b3560")
 
 
@@ -37,10 +58,45 @@ def axes_or_new(ax: "Axes | None") -> "Axes":
     return ax if ax is not None else pyplot().subplots(figsize=(5, 4.6), dpi=DPI, layout="constrained")[1]
 
 
+def figure_of(ax: "Axes") -> "Figure":
+    """The figure the axes are in, the whole one."""
+    figure: Any = ax.figure
+    while figure.figure is not figure:
+        figure = figure.figure
+    return figure
+
+
 def tidy(ax: "Axes") -> None:
     """Quiet frame and ticks, so that the data stand out."""
     ax.tick_params(colors=INK, labelsize=8, length=3, width=0.6)
     for side in ax.spines.values():
-        side.set(color="#c3cad3", linewidth=0.8)
+        side.set(color=FRAME, linewidth=0.8)
     for label in (ax.xaxis.label, ax.yaxis.label):
         label.set(color=INK, fontsize=9)
+
+
+def component_colours(number: int) -> np.ndarray:
+    """One colour [number, 3] per component, in the order of `PALETTE`, again and again."""
+    from matplotlib.colors import to_rgb
+
+    colours = np.array([to_rgb(colour) for colour in PALETTE])
+    return colours[np.arange(number) % len(PALETTE)]
+
+
+def shades(colours: np.ndarray) -> np.ndarray:
+    """Slightly lighter and darker colours [K, 3], so that neighbours of the same one differ."""
+    step = (np.arange(len(colours)) * _GOLDEN) % 1.0 - 0.5
+    towards = np.where(step > 0, 1.0, 0.0)[:, None]
+    return colours + (towards - colours) * np.abs(step)[:, None]
+
+
+def explain(ax: "Axes", title: str, **options: Any) -> None:
+    """A legend that keeps back, under a title in grey."""
+    style: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": INK}
+    legend = ax.legend(title=title, title_fontproperties={"size": 8}, **style, **options)
+    legend.get_title().set_color(KNOWN)
+
+
+def name_axes(ax: "Axes", title: str) -> None:
+    """A title in the ink of the labels, at the left."""
+    ax.set_title(title, color=INK, fontsize=10, loc="left")
