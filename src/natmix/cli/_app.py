@@ -9,6 +9,7 @@ from natmix.cli._compare import compare
 from natmix.cli._demo import demo
 from natmix.cli._list import list_
 from natmix.cli._options import options
+from natmix.cli._plot import plot
 from natmix.cli._references import references
 from natmix.cli._run import run
 from natmix.cli._show import show
@@ -26,6 +27,7 @@ app.command()(run)
 app.command("list")(list_)
 app.command()(show)
 app.command()(compare)
+app.command()(plot)
 app.command()(references)
 
 
