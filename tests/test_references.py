@@ -379,7 +379,7 @@ def test_generating_the_samples_of_a_logistic_regression(cache):
 def test_float64_stays_inside(tmp_path):
     program = (
         "import jax.numpy as jnp; from natmix.references import Settings, generate;"
-        "r = generate('planar_robot_4', settings=Settings(points=20, independent=20));"
+        "r = generate('planar_robot_4', settings=Settings(points=32, independent=32));"
         "print(r.samples.dtype, jnp.zeros(1).dtype)"
     )
     environment = {**os.environ, "NATMIX_CACHE": str(tmp_path), "JAX_ENABLE_X64": "0"}
@@ -391,7 +391,7 @@ def test_unknown_names_and_uneven_numbers(cache):
     with pytest.raises(ValueError, match="no reference samples of 'gmm20', only of breast_cancer"):
         generate("gmm20")
     with pytest.raises(ValueError, match="cannot be taken evenly"):
-        generate("german_credit", settings=Settings(points=10, chains=3))
+        Settings(points=10, chains=3)
 
 
 def test_without_numpyro_the_install_line(cache, monkeypatch):

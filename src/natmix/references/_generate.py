@@ -49,6 +49,13 @@ class Settings:
     draws: int = 6250
     independent: int = 20_000
 
+    def __post_init__(self) -> None:
+        if self.points % self.chains or self.draws * self.chains < self.points:
+            raise ValueError(
+                f"{self.points} points cannot be taken evenly from {self.chains} chains "
+                f"of {self.draws} draws."
+            )
+
 
 class _Made(NamedTuple):
     samples: Float[np.ndarray, "N D"]
@@ -133,11 +140,6 @@ def values(problem: "Problem", x: Float[np.ndarray, "N D"]) -> Float[np.ndarray,
 def _logistic_regression(name: str, problem: "Problem", settings: Settings) -> _Made:
     """NUTS, thinned to evenly spaced draws, the same number from every chain."""
     per_chain = settings.points // settings.chains
-    if settings.points % settings.chains or settings.draws < per_chain:
-        raise ValueError(
-            f"{settings.points} points cannot be taken evenly from {settings.chains} chains "
-            f"of {settings.draws} draws."
-        )
     run = run_nuts(
         lambda x: problem.reference.evaluate(jax.random.key(0), x[None], 1, False).log_density[0],
         problem.dim,
