@@ -11,6 +11,7 @@ from natmix.cli._list import list_
 from natmix.cli._options import options
 from natmix.cli._plot import plot
 from natmix.cli._references import references
+from natmix.cli._reproduce import reproduce
 from natmix.cli._run import run
 from natmix.cli._show import show
 
@@ -29,6 +30,7 @@ app.command()(show)
 app.command()(compare)
 app.command()(plot)
 app.command()(references)
+app.add_typer(reproduce, name="reproduce")
 
 
 def _print_version(wanted: bool) -> None:

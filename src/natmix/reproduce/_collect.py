@@ -1,0 +1,164 @@
+"""Run directories of a table, found anywhere under some folders and put together."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from natmix import presets
+from natmix.reproduce._jobs import available
+from natmix.runs import Run, SeedRun, find_runs, load_run
+
+_MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
+
+
+@dataclasses.dataclass(frozen=True)
+class Collection:
+    """What was found.
+
+    Attributes:
+        runs: by codename and problem, the seeds of all directories together.
+        notes: what a reader of the table should know about them.
+    """
+
+    runs: dict[tuple[str, str], Run]
+    notes: list[str]
+
+    def finished(self, codename: str, problem: str) -> set[int]:
+        """The seeds with final numbers."""
+        run = self.runs.get((codename, problem))
+        return set() if run is None else set(run.finished)
+
+
+def collect(folders: Sequence[Path], candidates: Iterable[str], problems: Iterable[str]) -> Collection:
+    """Find the runs of these candidates on these problems under ``folders``.
+
+    Of a seed that is found twice the finished one counts, of two finished ones that with more seconds.
+    Runs with other hyperparameters than the paper's are left out. Both are noted.
+    """
+    names = list(problems)
+    wanted = [(c, p) for c in candidates for p in names if available(c, p)]
+    found: dict[tuple[str, str], list[tuple[str, Run]]] = {}
+    notes: list[str] = []
+    for label, path in _directories(folders):
+        try:
+            run = load_run(path)
+            key = (run.codename, run.problem)
+        except (ValueError, KeyError) as error:
+            notes.append(f"{label} was left out, for it is no run that can be read ({error}).")
+            continue
+        if key not in wanted:
+            continue
+        odd = _unlike_paper(run)
+        if odd is not None:
+            notes.append(f"{label} was left out: {odd}.")
+        else:
+            found.setdefault(key, []).append((label, run))
+    merged = {key: _merged(found[key], notes) for key in wanted if key in found}
+    for run in merged.values():
+        notes += _about(run)
+    return Collection(merged, notes)
+
+
+def _directories(folders: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Every run directory once, with a name that does not depend on where the folders are."""
+    out: dict[Path, tuple[str, Path]] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"There is no folder {folder}.")
+        top = folder.resolve()
+        for path in find_runs(folder):
+            label = Path(top.name, path.resolve().relative_to(top)).as_posix()
+            out.setdefault(path.resolve(), (label, path))
+    return list(out.values())
+
+
+def _unlike_paper(run: Run) -> str | None:
+    """What makes a run another than the paper's, if anything does."""
+    config = run.config
+    if config["preset"] != "paper":
+        return f"it used the preset {config['preset']}, not paper"
+    if config["covariance"] != "full":
+        return f"it has {config['covariance']} covariances"
+    if config["problem"]["options"]:
+        return f"its problem has the options {config['problem']['options']}"
+    preset = presets.paper(run.codename, run.problem)
+    if config["start"]["components"] != preset.components:
+        return f"it started with {config['start']['components']} components, not {preset.components}"
+    for module, values in preset.overrides.items():
+        for name, value in values.items():
+            here = config["algorithm"]["settings"][module].get(name)
+            if name not in _MAY_DIFFER and not _same(here, value):
+                return f"its {module}.{name} is {here}, the paper's {value}"
+    return None
+
+
+def _same(here: Any, there: Any) -> bool:
+    if isinstance(there, float) and isinstance(here, (int, float)):
+        return math.isclose(here, there, rel_tol=1e-6, abs_tol=1e-12)
+    return here == there
+
+
+def _merged(found: list[tuple[str, Run]], notes: list[str]) -> Run:
+    seeds: dict[int, SeedRun] = {}
+    for n in sorted({n for _, run in found for n in run.seeds}):
+        copies = [(label, run.seeds[n]) for label, run in found if n in run.seeds]
+        label, best = max(copies, key=lambda copy: _standing(copy[1]))
+        seeds[n] = best
+        if len(copies) > 1:
+            run = found[0][1]
+            others = ", ".join(f"{other} ({_state(s)})" for other, s in copies if s is not best)
+            notes.append(
+                f"{run.codename} on {run.problem}, seed {n}, was found {len(copies)} times: the one in "
+                f"{label} ({_state(best)}) counts, not {others}."
+            )
+    first = found[0][1]
+    return Run(first.path, {**first.config, "seeds": list(seeds)}, first.environment, seeds)
+
+
+def _standing(seed: SeedRun) -> tuple[bool, float]:
+    return seed.final is not None, _seconds(seed)
+
+
+def _seconds(seed: SeedRun) -> float:
+    if seed.final is not None:
+        return float(seed.final["seconds"])
+    looks = seed.metrics["seconds"]
+    return float(looks[-1]) if len(looks) else 0.0
+
+
+def _state(seed: SeedRun) -> str:
+    kind = "finished" if seed.final is not None else "failed" if seed.failure else "unfinished"
+    return f"{kind}, {_seconds(seed):.0f} s"
+
+
+def _about(run: Run) -> list[str]:
+    """What is unusual about the seeds of a run."""
+    where = f"{run.codename} on {run.problem}"
+    notes = []
+    for n, seed in run.seeds.items():
+        if seed.final is None and seed.failure:
+            notes.append(f"{where}: seed {n} failed ({seed.failure['error']}) and is not in the numbers.")
+        elif seed.final is None:
+            notes.append(
+                f"{where}: seed {n} has not finished ({_seconds(seed):.0f} s) and is not in the numbers."
+            )
+    finals = {n: seed.final for n, seed in run.finished.items() if seed.final is not None}
+    for name, kind in (
+        ("max_seconds", "time limits"),
+        ("max_run_seconds", "time limits without compilation"),
+    ):
+        times = sorted({f["limits"].get(name) or math.inf for f in finals.values()})
+        if len(times) > 1:
+            several = ", ".join("none" if t == math.inf else f"{t:g} s" for t in times)
+            notes.append(f"{where}: its seeds had different {kind} ({several}).")
+    usual = presets.paper(run.codename, run.problem).max_iterations
+    for n, final in finals.items():
+        limits = final["limits"]
+        others = (limits["max_evaluations"], limits["max_iterations"], limits["until"])
+        if others != (None, usual, None):
+            notes.append(f"{where}: seed {n} had other limits than its time and the paper's iterations.")
+        if not math.isfinite(final["neg_elbo"]):
+            notes.append(f"{where}: seed {n} ended with an -ELBO of {final['neg_elbo']}.")
+    return notes

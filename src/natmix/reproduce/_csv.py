@@ -1,0 +1,95 @@
+"""The tables as numbers."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from natmix.problems import PAPER
+from natmix.reproduce._collect import Collection
+from natmix.reproduce._jobs import HELD_OUT
+from natmix.reproduce._paper import paper_number
+from natmix.reproduce._summary import Summary, time_to
+from natmix.runs._atomic import replacing
+
+COLUMNS = (
+    "algorithm",
+    "problem",
+    "seeds",
+    "neg_elbo_mean",
+    "neg_elbo_3se",
+    "paper_mean",
+    "paper_3se",
+    "evaluations",
+    "iterations",
+    "seconds",
+    "device",
+)
+
+
+def table_rows(
+    summaries: Mapping[tuple[str, str], Summary], candidates: Sequence[str]
+) -> list[dict[str, Any]]:
+    """One row per algorithm and problem."""
+    rows = []
+    for key in [(c, p) for c in candidates for p in PAPER if (c, p) in summaries]:
+        s = summaries[key]
+        paper = (None, None) if s.paper is None else (s.paper.mean + 0.0, s.paper.three_se)
+        ours = (len(s.seeds), s.neg_elbo.mean, s.neg_elbo.three_se)
+        cost = (s.evaluations, s.iterations, s.seconds)
+        rows.append(dict(zip(COLUMNS, (*key, *ours, *paper, *cost, s.device), strict=True)))
+    return rows
+
+
+def seed_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per seed with everything in its ``final.json``."""
+    rows = []
+    for codename, problem in [(c, p) for c in candidates for p in (*PAPER, *HELD_OUT)]:
+        run = collection.runs.get((codename, problem))
+        paper = paper_number(codename, problem)
+        for n, seed in ({} if run is None else run.finished).items():
+            assert seed.final is not None
+            reached = time_to(seed, paper.mean) if paper else math.inf
+            rows.append(
+                {
+                    "algorithm": codename,
+                    "problem": problem,
+                    "seed": n,
+                    "seconds_to_paper": reached if math.isfinite(reached) else None,
+                    **_flat(seed.final),
+                }
+            )
+    return rows
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] | None = None) -> None:
+    """Columns as given, or all that occur, in the order they first do; what is unknown stays empty."""
+    names = list(columns or dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(v) for name, v in row.items()} for row in rows)
+    with replacing(path) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+
+
+def _flat(final: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits get columns of their own; of metrics that are missing the names are enough."""
+    out: dict[str, Any] = {}
+    for name, value in final.items():
+        if name == "missing_metrics":
+            out[name] = " ".join(value)
+        elif isinstance(value, Mapping):
+            out |= {f"{name}.{inner}": v for inner, v in value.items()}
+        else:
+            out[name] = value if not isinstance(value, list) else json.dumps(value)
+    return out
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.10g}"
+    return "" if value is None else value

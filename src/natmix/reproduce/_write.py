@@ -1,0 +1,83 @@
+"""Writes the tables and the figure."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from natmix.reproduce._collect import Collection
+from natmix.reproduce._commands import run_commands
+from natmix.reproduce._csv import COLUMNS, seed_rows, table_rows, write_csv
+from natmix.reproduce._full import COLUMNS as FULL_COLUMNS
+from natmix.reproduce._full import full_markdown, full_rows
+from natmix.reproduce._markdown import table3
+from natmix.reproduce._paper import ALL, MAIN
+from natmix.reproduce._summary import Summary, summarise
+from natmix.runs._atomic import replacing
+from natmix.runs._directory import check_writable
+
+
+def summaries_of(collection: Collection) -> dict[tuple[str, str], Summary]:
+    """Of all runs with a finished seed, by codename and problem."""
+    found = {key: summarise(run) for key, run in collection.runs.items()}
+    return {key: summary for key, summary in found.items() if summary is not None}
+
+
+def write_table3(
+    collection: Collection,
+    folder: Path,
+    *,
+    candidates: Sequence[str] = MAIN,
+    full: bool = False,
+    command: str | None = None,
+) -> list[Path]:
+    """Write the table as CSV and Markdown, the numbers of the seeds and the learning curves.
+
+    Args:
+        collection: the runs.
+        folder: where to.
+        candidates: whose runs.
+        full: also the full table with second metrics, and the accuracies.
+        command: the one that writes this, to be noted besides those that repeat the runs.
+
+    Returns:
+        The files written.
+    """
+    summaries = summaries_of(collection)
+    if not any(codename in candidates for codename, _ in summaries):
+        raise ValueError("There is no finished seed to make a table of yet.")
+    check_writable(folder)
+    commands = [*run_commands(collection), *([command] if command else [])]
+    paths = [folder / name for name in ("table3.csv", "table3_seeds.csv", "table3.md")]
+    shown = ALL if full else candidates
+    write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
+    write_csv(paths[1], seed_rows(collection, shown))
+    _write(paths[2], table3(summaries, candidates, collection.notes, commands))
+    if full:
+        from natmix.reproduce._accuracy import accuracy_markdown
+
+        more = [folder / name for name in ("table3_full.csv", "table3_full.md", "accuracy.md")]
+        write_csv(more[0], full_rows(summaries), FULL_COLUMNS)
+        _write(more[1], full_markdown(summaries, commands))
+        _write(more[2], accuracy_markdown(collection, commands))
+        paths += more
+    if importlib.util.find_spec("matplotlib") is not None:
+        paths.append(_write_curves(collection, shown, folder / "table3_curves.png"))
+    return paths
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _write_curves(collection: Collection, candidates: Sequence[str], path: Path) -> Path:
+    from matplotlib import pyplot
+
+    from natmix.reproduce._curves import plot_curves
+
+    pyplot.switch_backend("agg")  # a file needs no window
+    figure = plot_curves(collection, candidates)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png")
+    pyplot.close(figure)
+    return path
