@@ -155,8 +155,8 @@ def _show(found: "Collection", paths: list[Path], quiet: bool) -> None:
         return
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False)
-    console.print(_table(found), width=max(console.width, _WIDTH))
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(_table(found))
     for note in found.notes:
         console.print(note, soft_wrap=True)
     console.print(f"Written: {', '.join(map(str, paths))}", soft_wrap=True)

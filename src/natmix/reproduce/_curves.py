@@ -60,7 +60,7 @@ def _panel(
 ) -> None:
     paper = paper_number(_LEADER, problem)
     assert paper is not None
-    linear = max(_LINEAR, paper.three_se)
+    linear = 10.0 ** math.ceil(math.log10(max(_LINEAR, paper.three_se)))
     ax.set_yscale("symlog", linthresh=linear, linscale=0.8)
     ax.set_xscale("log")
     ax.axhspan(-paper.three_se, paper.three_se, color=KNOWN, alpha=0.22, linewidth=0)
