@@ -32,7 +32,7 @@ def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
     figure, axes = pyplot().subplots(
         rows, columns, figsize=(3.7 * columns, 2.9 * rows + 0.5), dpi=DPI, layout="constrained", squeeze=False
     )
-    colours = dict(zip(dict.fromkeys((*MAIN, *candidates)), COLOURS * 2, strict=False))
+    colours = dict(zip(dict.fromkeys((*MAIN, *candidates)), (*COLOURS, INK), strict=False))
     for ax, problem in zip(axes.flat, problems, strict=False):
         runs = {c: run for c in candidates if (run := _usable(collection, c, problem)) is not None}
         _panel(ax, problem, runs, colours, own_numbers=len(candidates) <= _FEW)

@@ -32,6 +32,7 @@ def full_markdown(summaries: Summaries, commands: Sequence[str]) -> str:
         "Mean ± 3 standard errors over the seeds. ✓, ✓✓ and ✗ as in [table3.md](table3.md). A dash: not "
         "run, or a metric whose reference samples were missing (`natmix references`).\n\n"
         f"{_format.table(['problem', 'metric', *ALL], rows, left=2)}\n\n"
+        "![Learning curves](table3_full_curves.png)\n\n"
         "## Commands\n\n```\n" + "\n".join(commands) + "\n```\n"
     )
 

@@ -48,9 +48,8 @@ def write_table3(
     check_writable(folder)
     commands = [*run_commands(collection), *([command] if command else [])]
     paths = [folder / name for name in ("table3.csv", "table3_seeds.csv", "table3.md")]
-    shown = ALL if full else candidates
     write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
-    write_csv(paths[1], seed_rows(collection, shown))
+    write_csv(paths[1], seed_rows(collection, ALL if full else candidates))
     _write(paths[2], table3(summaries, candidates, collection.notes, commands))
     if full:
         from natmix.reproduce._accuracy import accuracy_markdown
@@ -61,7 +60,9 @@ def write_table3(
         _write(more[2], accuracy_markdown(collection, commands))
         paths += more
     if importlib.util.find_spec("matplotlib") is not None:
-        paths.append(_write_curves(collection, shown, folder / "table3_curves.png"))
+        paths.append(_write_curves(collection, candidates, folder / "table3_curves.png"))
+        if full:
+            paths.append(_write_curves(collection, ALL, folder / "table3_full_curves.png"))
     return paths
 
 
