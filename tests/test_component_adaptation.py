@@ -14,7 +14,7 @@ from natmix.component_adaptation._base import NewSamples
 from natmix.component_adaptation._reservoir import Reservoir
 from natmix.component_adaptation.vips import PAPER_THRESHOLDS as THRESHOLDS
 from natmix.component_stepsizes._base import Rewards
-from natmix.gaussians._base import LOG_2PI
+from natmix.gaussians._kernels import LOG_2PI
 
 ONE = jnp.asarray(1.0)
 

@@ -8,6 +8,7 @@ from helpers import gaussian_kl, random_covariances, random_mixture
 
 from natmix._records import NaturalGradient
 from natmix.component_updaters import OPTIONS, Direct, Iblr, TrustRegion
+from natmix.component_updaters._cholesky_search import cholesky_search
 from natmix.component_updaters.trust_region import solve_trust_region
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 
@@ -208,3 +209,34 @@ def test_updates_do_not_depend_on_coordinates(option):
     assert ok.tolist() == ok2.tolist()
     np.testing.assert_allclose(two.mean, one.mean @ B.T + c, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(two.covariance(), B @ one.covariance() @ B.T, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("D", "size"), [(3, 8.0), (20, 8.0), (60, 3.0), (150, 1.0)])
+def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size):
+    K = 30
+    rng = np.random.default_rng(D)
+    A = rng.normal(size=(K, D, D)) * np.exp(rng.uniform(-3, size, size=(K, 1, 1)))
+    A = np.where(np.arange(K)[:, None, None] % 3 == 0, A @ np.swapaxes(A, 1, 2) / D, A + np.swapaxes(A, 1, 2))
+    a = rng.normal(size=(K, D)) * np.exp(rng.uniform(-3, size, size=(K, 1)))
+    bound = np.exp(rng.uniform(np.log(1e-3), np.log(2.0), size=K))
+    bound[::6] = 1e12  # definite ones: the full step
+    A, a, bound = (np.asarray(v, np.float32) for v in (A, a, bound))
+    found = cholesky_search(*map(jnp.asarray, (A, a, bound)), jnp.asarray(1, jnp.float32))
+    assert bool(jnp.all(found.ok))
+    U, shift = np.asarray(found.factor, np.float64), np.asarray(found.shift, np.float64)
+    P = U @ np.swapaxes(U, 1, 2)
+    inverse_trace = np.trace(np.linalg.inv(P), axis1=1, axis2=2)
+    kl = 0.5 * (inverse_trace - D + np.linalg.slogdet(P)[1] + np.sum(shift**2, axis=1))
+    values, vectors = np.linalg.eigh(A.astype(np.float64))
+    b = np.einsum("kij,ki->kj", vectors, a.astype(np.float64))
+    exact = solve_trust_region(*map(jnp.asarray, (values, b, bound.astype(np.float64))), ONE)
+    full = np.asarray(exact.eta) <= 1 + 1e-9
+    assert full[::6].all()
+    assert np.all(kl <= 1.005 * bound + 1e-6)
+    assert np.all(kl[~full] >= 0.965 * bound[~full])
+    np.testing.assert_allclose(kl[full], np.asarray(exact.kl)[full], rtol=2e-3, atol=1e-6)
+
+
+def test_the_search_by_choleskys_refuses_a_bound_of_zero():
+    found = cholesky_search(jnp.eye(3)[None], jnp.ones((1, 3)), jnp.zeros(1), jnp.asarray(1.0))
+    assert not bool(found.ok[0])

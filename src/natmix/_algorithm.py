@@ -334,7 +334,7 @@ def _expected_log_ratios(
     usable = weights.ok & jnp.all(jnp.isfinite(means), axis=1) & (q > 0)
     share = jnp.where(usable, q, 0)
     share = share / jnp.maximum(jnp.sum(share), jnp.finfo(q.dtype).tiny)
-    tilted, value, negative_entropy = einsum("k,kf->f", share, jnp.where(usable[:, None], means, 0))
+    tilted, value, negative_entropy = jnp.sum(jnp.where(usable[:, None], share[:, None] * means, 0), axis=0)
     log_ratio = jnp.where(usable, means[:, 0], tilted)
     per_sample = einsum("nk,k->n", weights.values, jnp.where(usable, share * jnp.exp(weights.log_scale), 0))
     variance = jnp.sum(jnp.where(batch.valid, per_sample * (both[:, 1] - value), 0) ** 2)

@@ -13,13 +13,22 @@ import jax.numpy as jnp
 from natmix._types import Count, PyTree
 
 _CPU_ELEMENTS = 2**21
-_ACCELERATOR_ELEMENTS = 2**27
+_ACCELERATOR_ELEMENTS = (2**25, 2**28)
+_BYTES_PER_ELEMENT = 256
+"""Of an accelerator's memory, for each element of a block: 2^28 elements on one with 64 GiB or more."""
 
 
 def block_rows(elements_per_row: int) -> int:
     """How many samples to handle at once when each needs ``elements_per_row`` temporaries."""
-    budget = _CPU_ELEMENTS if jax.default_backend() == "cpu" else _ACCELERATOR_ELEMENTS
-    return max(64, budget // max(1, elements_per_row))
+    return max(64, _budget() // max(1, elements_per_row))
+
+
+def _budget() -> int:
+    if jax.default_backend() == "cpu":
+        return _CPU_ELEMENTS
+    stats = jax.local_devices()[0].memory_stats() or {}
+    fewest, most = _ACCELERATOR_ELEMENTS
+    return min(max(stats.get("bytes_limit", 0) // _BYTES_PER_ELEMENT, fewest), most)
 
 
 def map_blocks(

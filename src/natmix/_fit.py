@@ -149,7 +149,7 @@ class _Job:
         self.target, self.algorithm, self.state, self.limits = target, algorithm, state, limits
         self.probes, self.notes, self.started = probes, notes, started
         most = algorithm.component_adaptation.most_components(start_components)
-        self.runner = Runner(algorithm, target, most)
+        self.runner = Runner(algorithm, target, most, shrink_every=_LOOK)
         self.convergence = Convergence(limits.tolerance, _window(algorithm), start_components)
         self.best = Best(jax.device_get(state.mixture))
         self.interrupt = Interrupt()

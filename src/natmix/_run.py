@@ -17,7 +17,11 @@ from natmix.targets import AbstractTarget
 CHUNK = 128
 """The most iterations between two looks of the host."""
 
-MIN_CAPACITY = 8
+_CPU_CAPACITY = 8
+_ACCELERATOR_CAPACITY = 32
+"""Rows to start with, at least."""
+_QUADRUPLES_BELOW = 128
+"""On an accelerator few rows cost as much as many, and a new program takes long: rows grow by 4."""
 _MANY = 2**31 - 1
 
 
@@ -86,14 +90,19 @@ def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
 class Runner:
     """Advances a state and keeps the time spent compiling apart.
 
-    One program serves every iteration with the same number of component rows; rows double when a
-    component is to be added and none is free, and halve when three quarters of them are empty.
+    One program serves every iteration with the same number of component rows; rows double (on an
+    accelerator, while few, quadruple) when a component is to be added and none is free, and halve when
+    three quarters of them are empty and the number of iterations is a multiple of ``shrink_every``:
+    not when the clock says so, because another number of rows may change the last digit of a sum.
     """
 
-    def __init__(self, algorithm: GMMVI, target: AbstractTarget, most_components: int) -> None:
+    def __init__(
+        self, algorithm: GMMVI, target: AbstractTarget, most_components: int, shrink_every: int = CHUNK
+    ) -> None:
         self.algorithm = algorithm
         self.target = target
         self.most_components = most_components
+        self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self._warm: set[int] = set()
 
@@ -149,15 +158,27 @@ class Runner:
         rows = state.mixture.num_components
         full, _ = _outlook(self.algorithm, state)
         if bool(full):
-            return _resized(self.algorithm, state, min(2 * rows, self.most_components))
+            return _resized(self.algorithm, state, min(_grown(rows), self.most_components))
+        if int(state.iteration) % self.shrink_every:
+            return state
         present = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
         can_shrink = state.sample_selector is None
-        if can_shrink and rows > MIN_CAPACITY and 4 * present <= rows:
-            return _resized(self.algorithm, state, max(rows // 2, MIN_CAPACITY))
+        if can_shrink and rows > min_capacity() and 4 * present <= rows:
+            return _resized(self.algorithm, state, max(rows // 2, min_capacity()))
         return state
+
+
+def min_capacity() -> int:
+    """The fewest rows worth a program of their own."""
+    return _CPU_CAPACITY if jax.default_backend() == "cpu" else _ACCELERATOR_CAPACITY
+
+
+def _grown(rows: int) -> int:
+    quadruple = jax.default_backend() != "cpu" and rows < _QUADRUPLES_BELOW
+    return (4 if quadruple else 2) * rows
 
 
 def initial_capacity(algorithm: GMMVI, components: int) -> int:
     """Rows to start with: a power of two if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)
-    return min(most, max(MIN_CAPACITY, 1 << (components - 1).bit_length()))
+    return min(most, max(min_capacity(), 1 << (components - 1).bit_length()))

@@ -32,6 +32,9 @@ def run(
             metavar="TIME", help="Per seed: 90, 90s, 10m, 2h; 10m if there is no limit (paper: its own)."
         ),
     ] = None,
+    max_run_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The same without the time spent compiling.")
+    ] = None,
     max_evals: Annotated[int | None, typer.Option(help="Evaluations of the target per seed.")] = None,
     max_iters: Annotated[int | None, typer.Option(help="Iterations per seed.")] = None,
     until: Annotated[float | None, typer.Option(help="Stop when a look finds a -ELBO this low.")] = None,
@@ -46,6 +49,13 @@ def run(
     keep_checkpoints: Annotated[
         bool, typer.Option(help="Also of finished seeds, so that they can go on under higher limits.")
     ] = False,
+    together: Annotated[
+        bool | None,
+        typer.Option(
+            "--together/--apart",
+            help="Seeds at once, sharing the time, or one after another; if left out, whatever is faster.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Run an algorithm on a test problem and keep everything in a run directory.
@@ -65,7 +75,8 @@ def run(
         overrides, options = parse_overrides(settings or [])
         numbers = parse_seeds(seeds)
         seconds = None if max_time is None else parse_seconds(max_time)
-        limits = runs.Limits(seconds, max_evals, max_iters, until)
+        running = None if max_run_time is None else parse_seconds(max_run_time)
+        limits = runs.Limits(seconds, max_evals, max_iters, until, running)
         check_choice("dtype", dtype, DTYPES)
         check_possible(out or Path("runs"))
         if dtype == "float64":
@@ -91,6 +102,7 @@ def run(
                 lambda seed: first if seed == numbers[0] else _load(problem, seed, dtype, options),
                 watcher=progress,
                 keep_checkpoints=keep_checkpoints,
+                together=together,
             )
     _report(outcome, quiet)
 

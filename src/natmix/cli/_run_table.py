@@ -17,7 +17,12 @@ _USUAL = {
     "seconds": "time (s)",
     "compile_seconds": "compiling",
 }
-_STOPPED = {"max_seconds": "time", "max_evaluations": "evals", "max_iterations": "iters"}
+_STOPPED = {
+    "max_seconds": "time",
+    "max_run_seconds": "run time",
+    "max_evaluations": "evals",
+    "max_iterations": "iters",
+}
 
 
 def seeds_table(run: Run) -> Table:

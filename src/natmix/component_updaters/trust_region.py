@@ -7,11 +7,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._records import NaturalGradient
+from natmix._search import first_inside
 from natmix._types import Scalar
 from natmix.component_updaters._base import AbstractComponentUpdater, Proposal
-from natmix.gaussians import AbstractGaussians
+from natmix.component_updaters._cholesky_search import cholesky_search
+from natmix.gaussians import AbstractGaussians, FullGaussians
 
-_BISECTIONS = 28
+_EIGEN_DIM = 128
+"""On an accelerator, dimensions up to which eigen-decompositions are fast (300: 50 Choleskys)."""
+
+_HALVINGS = 28
 _LOG_RANGE = (-60.0, 60.0)
 
 
@@ -41,12 +46,22 @@ class TrustRegion(AbstractComponentUpdater):
         usable = natural_gradient.ok
         curvature = natural_gradient.curvature
         A = jnp.where(usable.reshape(-1, *[1] * (curvature.ndim - 1)), curvature, 0)
+        a = jnp.where(usable[:, None], natural_gradient.gradient, 0)
+        if _prefers_cholesky(gaussians):
+            found = cholesky_search(A, a, stepsize, temperature)
+            return Proposal(gaussians.moved(found.factor, found.shift), found.ok)
         eigenvalues, basis = gaussians.spectrum(A)
-        b = gaussians.into_basis(basis, jnp.where(usable[:, None], natural_gradient.gradient, 0))
+        b = gaussians.into_basis(basis, a)
         step = solve_trust_region(eigenvalues, b, stepsize, temperature)
         U = gaussians.factor(gaussians.from_spectrum(step.gap / step.eta[:, None], basis))
         shift = gaussians.from_basis(basis, -b / step.gap)
         return Proposal(gaussians.moved(U, shift), step.ok)
+
+
+def _prefers_cholesky(gaussians: AbstractGaussians) -> bool:
+    """Whether about five Cholesky factorisations are faster than one eigen-decomposition."""
+    large = jax.default_backend() != "cpu" and gaussians.dim > _EIGEN_DIM
+    return large and isinstance(gaussians, FullGaussians)
 
 
 class TrustRegionStep(NamedTuple):
@@ -70,25 +85,18 @@ def solve_trust_region(
     base = jnp.maximum(temperature, -smallest)
     above = eigenvalues + base[:, None]  # >= 0; exactly 0 for the critical eigenvalue
 
-    def kl_at(excess: Float[Array, " K"]) -> Float[Array, " K"]:
-        return _kl(eigenvalues, b, base + excess, above + excess[:, None])
+    def kl_at(excess: Float[Array, "*S K"]) -> Float[Array, "*S K"]:
+        return _kl(eigenvalues, b, base + excess, above + excess[..., None])
 
     full = kl_at(jnp.zeros_like(base))
     full_step = (temperature > -smallest) & (full <= bound)
     # Excess over the base, on a logarithmic scale relative to the size of the problem.
     size = jnp.maximum(base, jnp.max(jnp.abs(b), axis=1))
     size = jnp.maximum(size, jnp.max(jnp.abs(eigenvalues), axis=1))
-
-    def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        inside = kl_at(size * jnp.exp(middle)) <= bound  # False for NaN
-        return jnp.where(inside, low, middle), jnp.where(inside, middle, high)
-
     low = jnp.full_like(base, _LOG_RANGE[0])
     high = jnp.full_like(base, _LOG_RANGE[1])
-    low, high = jax.lax.fori_loop(0, _BISECTIONS, bisect, (low, high))
-    excess = jnp.where(full_step, 0, size * jnp.exp(high))
+    found = first_inside(lambda t: kl_at(size * jnp.exp(t)) <= bound, low, high, _HALVINGS)
+    excess = jnp.where(full_step, 0, size * jnp.exp(found))
     eta, gap = base + excess, above + excess[:, None]
     kl = _kl(eigenvalues, b, eta, gap)
     # The same KL, rounded otherwise, may end a digit above the bound.
@@ -99,14 +107,14 @@ def solve_trust_region(
 def _kl(
     eigenvalues: Float[Array, "K D"],
     b: Float[Array, "K D"],
-    eta: Float[Array, " K"],
-    gap: Float[Array, "K D"],
-) -> Float[Array, " K"]:
+    eta: Float[Array, "*S K"],
+    gap: Float[Array, "*S K D"],
+) -> Float[Array, "*S K"]:
     # x = l/eta and 1 + x = gap/eta; log(1 + x) - x/(1 + x) loses its digits for small x.
-    x = eigenvalues / eta[:, None]
-    ratio = gap / eta[:, None]
+    x = eigenvalues / eta[..., None]
+    ratio = gap / eta[..., None]
     near = jnp.abs(x) < 0.02
     series = x * x * (0.5 - x * (2 / 3 - x * (0.75 - x * 0.8)))
     exact = jnp.where(jnp.abs(x) < 0.5, jnp.log1p(x), jnp.log(ratio)) - x / ratio
     covariance = jnp.where(near, series, exact)
-    return 0.5 * jnp.sum(covariance + (b / gap) ** 2, axis=1)
+    return 0.5 * jnp.sum(covariance + (b / gap) ** 2, axis=-1)

@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._blocks import block_rows, map_blocks, sum_blocks
+from natmix._blocks import map_blocks, sum_blocks
 from natmix._linalg import einsum
 from natmix._types import Count
-
-LOG_2PI = float(np.log(2 * np.pi))
+from natmix.gaussians._kernels import LOG_2PI, AbstractKernel, WhitenedKernel
 
 Curvature = Float[Array, "K D D"] | Float[Array, "K D"]
 
@@ -178,40 +177,32 @@ class AbstractGaussians(eqx.Module):
 
     # What follows is written once ---------------------------------------------------------------
 
-    def _rows_per_block(self) -> int:
-        return block_rows(2 * self.capacity * self.dim)
+    def _kernel(self) -> AbstractKernel:
+        """The form in which these Gaussians meet samples."""
+        return WhitenedKernel(self)
 
     def log_prob(self, x: Float[Array, "N D"], count: Count | None = None) -> Float[Array, "N K"]:
         """Log N(x; m, S) of every sample under every component."""
-        offset = self.half_log_det() + 0.5 * self.dim * LOG_2PI
-
-        def block(x: Float[Array, "B D"]) -> Float[Array, "B K"]:
-            y = self.whiten(x)
-            return (-0.5 * jnp.sum(y * y, axis=-1) - offset[:, None]).T
-
-        return map_blocks(block, (x,), self._rows_per_block(), count)
+        kernel = self._kernel()
+        return map_blocks(kernel.log_prob, (x,), kernel.rows_per_block(), count)
 
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, " N"]:
         """Log sum_k w_k N(x; m, S), without keeping an N x K array."""
-        offset = self.half_log_det() + 0.5 * self.dim * LOG_2PI - log_weights
+        kernel = self._kernel()
 
         def block(x: Float[Array, "B D"]) -> Float[Array, " B"]:
-            y = self.whiten(x)
-            return jax.nn.logsumexp(-0.5 * jnp.sum(y * y, axis=-1) - offset[:, None], axis=0)
+            return jax.nn.logsumexp(kernel.log_prob(x) + log_weights, axis=1)
 
-        return map_blocks(block, (x,), self._rows_per_block(), count)
+        return map_blocks(block, (x,), kernel.rows_per_block(), count)
 
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, "N D"]:
         """Grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
-
-        def block(r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
-            return -self._pulled_sum(self.whiten(x), r)
-
-        return map_blocks(block, (responsibilities, x), self._rows_per_block(), count)
+        kernel = self._kernel()
+        return map_blocks(kernel.score, (responsibilities, x), kernel.rows_per_block(), count)
 
     def stein(
         self,
@@ -225,14 +216,15 @@ class AbstractGaussians(eqx.Module):
         Expected Hessian and gradient by Stein's lemma (Eq. 7 and Eq. 6 of the paper):
         L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L.
         """
+        kernel = self._kernel()
 
         def block(
             w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]
         ) -> tuple[Array, Array]:
-            return self._cross_moment(self.whiten(x), w, v), einsum("bk,bd->kd", w, v)
+            return kernel.moment(w, x, v), einsum("bk,bd->kd", w, v)
 
-        moment, gradient = sum_blocks(block, (weights, x, gradients), self._rows_per_block(), count)
-        return self._finish_cross(moment), self.pull(gradient)
+        moment, gradient = sum_blocks(block, (weights, x, gradients), kernel.rows_per_block(), count)
+        return kernel.curvature(moment), self.pull(gradient)
 
     def score_moments(
         self, weights: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
@@ -243,7 +235,7 @@ class AbstractGaussians(eqx.Module):
             y = self.whiten(x)
             return self._own_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)
 
-        second, first, total = sum_blocks(block, (weights, x), self._rows_per_block(), count)
+        second, first, total = sum_blocks(block, (weights, x), WhitenedKernel(self).rows_per_block(), count)
         identity = self.plus_identity(jnp.zeros_like(second))
         return second - self.scaled(identity, total), first
 

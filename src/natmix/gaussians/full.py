@@ -10,6 +10,11 @@ from jaxtyping import Array, Float, Int
 from natmix._blocks import block_rows, map_blocks
 from natmix._linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
 from natmix.gaussians._base import AbstractGaussians
+from natmix.gaussians._kernels import AbstractKernel, QuadraticKernel, WhitenedKernel
+
+_CPU_QUADRATIC = 24
+_ACCELERATOR_QUADRATIC = 64
+"""Dimensions up to which products of coordinates beat whitened coordinates."""
 
 
 class FullGaussians(AbstractGaussians):
@@ -42,6 +47,10 @@ class FullGaussians(AbstractGaussians):
 
     def half_log_det(self) -> Float[Array, " K"]:
         return jnp.sum(jnp.log(jnp.diagonal(self.scale_tril, axis1=-2, axis2=-1)), axis=-1)
+
+    def _kernel(self) -> AbstractKernel:
+        limit = _CPU_QUADRATIC if jax.default_backend() == "cpu" else _ACCELERATOR_QUADRATIC
+        return QuadraticKernel(self) if self.dim <= limit else WhitenedKernel(self)
 
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
         return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)

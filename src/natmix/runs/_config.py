@@ -36,16 +36,19 @@ class Limits:
         max_evaluations: of the target by the algorithm, never exceeded; looks do not count.
         max_iterations: steps of the algorithm.
         until: stop at the first look with a -ELBO of at most this.
+        max_run_seconds: of the clock less compilation, which the first seed pays for the others.
     """
 
     max_seconds: float | None = None
     max_evaluations: int | None = None
     max_iterations: int | None = None
     until: float | None = None
+    max_run_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise ValueError(f"The time limit must be positive, got {self.max_seconds:g} seconds.")
+        for seconds in (self.max_seconds, self.max_run_seconds):
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"The time limit must be positive, got {seconds:g} seconds.")
         for name in ("max_evaluations", "max_iterations"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
@@ -146,7 +149,7 @@ def configure(
         start, K = chosen.start(problem.dim), chosen.components
     else:
         # Without any limit a run would not end.
-        unlimited = given.max_seconds is given.max_evaluations is given.max_iterations is None
+        unlimited = all(v is None for k, v in dataclasses.asdict(given).items() if k != "until")
         usual = Limits(max_seconds=DEFAULT_SECONDS) if unlimited else Limits()
         completed = _defaults._for_target(algorithm, problem.target, covariance == "diagonal", overrides)
         adapts = parse(algorithm)["component_adaptation"] is Vips

@@ -135,6 +135,8 @@ class SeedJob:
         seconds = CHUNK_SECONDS
         if limits.max_seconds is not None:
             seconds = min(seconds, limits.max_seconds - self.seconds)
+        if limits.max_run_seconds is not None:
+            seconds = min(seconds, limits.max_run_seconds - (self.seconds - self.progress.compile_seconds))
         # Chunks end at multiples of CHUNK whatever the clock says.
         n = min(CHUNK - done % CHUNK, max(1, int(self.progress.rate * seconds)))
         return n if limits.max_iterations is None else max(1, min(n, limits.max_iterations - done))
@@ -176,6 +178,9 @@ class SeedJob:
             return "max_iterations"
         if limits.max_seconds is not None and progress.seconds >= limits.max_seconds:
             return "max_seconds"
+        running = progress.seconds - progress.compile_seconds
+        if limits.max_run_seconds is not None and running >= limits.max_run_seconds:
+            return "max_run_seconds"
         if limits.until is not None and self.looks and self.looks[-1]["neg_elbo"] <= limits.until:
             return "until"
         return None

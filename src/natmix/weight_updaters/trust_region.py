@@ -4,19 +4,20 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from natmix._search import first_inside
 from natmix._types import Scalar
 from natmix.weight_updaters._base import AbstractWeightUpdater
 
-_BISECTIONS = 32
+_HALVINGS = 32
 _LOG_SHORTEST = -60.0
 
 
 class TrustRegion(AbstractWeightUpdater):
     """q'(o) ~ q(o) exp(E(o) / (eta + T)) with the smallest eta >= 0 such that KL(q' || q) <= stepsize.
 
-    Eq. 9 with the stepsize 1/(eta + T), found by bisection: the KL grows with it.
+    Eq. 9 with the stepsize 1/(eta + T), found by nested intervals: the KL grows with it.
     """
 
     letter: ClassVar[str] = "O"
@@ -31,27 +32,21 @@ class TrustRegion(AbstractWeightUpdater):
     ) -> Float[Array, " K"]:
         log_full = -jnp.log(temperature)
 
-        def at(log_b: Scalar) -> Float[Array, " K"]:
-            return jax.nn.log_softmax(log_weights + jnp.exp(log_b) * log_ratio)
+        def at(log_b: Float[Array, "*S"]) -> Float[Array, "*S K"]:
+            return jax.nn.log_softmax(log_weights + jnp.exp(log_b)[..., None] * log_ratio)
 
-        def inside(log_b: Scalar) -> Array:
+        def inside(log_b: Float[Array, "*S"]) -> Bool[Array, "*S"]:
             return categorical_kl(at(log_b), log_weights) <= stepsize
-
-        def bisect(_: int, bracket: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-            low, high = bracket
-            middle = 0.5 * (low + high)
-            ok = inside(middle)
-            return jnp.where(ok, middle, low), jnp.where(ok, high, middle)
 
         # Steps are sought relative to the spread of E, which may be of any size.
         spread = jnp.maximum(jnp.max(jnp.abs(log_ratio)), 1e-6)
         shortest = jnp.minimum(log_full, -jnp.log(spread)) + _LOG_SHORTEST / 2
-        low, _ = jax.lax.fori_loop(0, _BISECTIONS, bisect, (shortest, log_full))
-        new = at(jnp.where(inside(log_full), log_full, low))
+        longest = -first_inside(lambda t: inside(-t), -log_full, -shortest, _HALVINGS)
+        new = at(jnp.where(inside(log_full), log_full, longest))
         return jnp.where(stepsize > 0, new, log_weights)
 
 
-def categorical_kl(log_p: Float[Array, " K"], log_q: Float[Array, " K"]) -> Scalar:
+def categorical_kl(log_p: Float[Array, "*S K"], log_q: Float[Array, " K"]) -> Float[Array, "*S"]:
     """KL(p || q); absent components have log probability -inf in both."""
     gap = jnp.where(log_p > -jnp.inf, log_p - log_q, 0)
-    return jnp.sum(jnp.exp(log_p) * gap)
+    return jnp.sum(jnp.exp(log_p) * gap, axis=-1)

@@ -1,0 +1,43 @@
+"""Search on a line for the point where a condition begins to hold."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+_HALVINGS_PER_ROUND = 5
+"""On an accelerator, where one kernel costs the same for 31 points as for one."""
+
+
+def first_inside(
+    inside: Callable[[Float[Array, "S *K"]], Bool[Array, "S *K"]],
+    low: Float[Array, "*K"],
+    high: Float[Array, "*K"],
+    halvings: int,
+) -> Float[Array, "*K"]:
+    """The smallest t in (low, high] with ``inside(t)``, to within (high - low) / 2^halvings, from above.
+
+    ``inside`` is False up to some t and True from there on; it gets several t for each problem at
+    once. ``high`` itself is not tried: it is the answer if nothing below is inside.
+    """
+    if jax.default_backend() == "cpu":
+        return jax.lax.fori_loop(0, halvings, lambda _, b: _narrowed(inside, b[0], b[1], 2), (low, high))[1]
+    for _ in range(-(-halvings // _HALVINGS_PER_ROUND)):
+        low, high = _narrowed(inside, low, high, 2**_HALVINGS_PER_ROUND)
+    return high
+
+
+def _narrowed(
+    inside: Callable[[Float[Array, "S *K"]], Bool[Array, "S *K"]],
+    low: Float[Array, "*K"],
+    high: Float[Array, "*K"],
+    sections: int,
+) -> tuple[Float[Array, "*K"], Float[Array, "*K"]]:
+    """The section, one of equal ones, in which ``inside`` begins to hold."""
+    width = (high - low) / sections
+    steps = jnp.arange(1, sections, dtype=low.dtype).reshape(-1, *[1] * low.ndim)
+    holds = inside(low + steps * width)
+    first = jnp.where(jnp.any(holds, axis=0), jnp.argmax(holds, axis=0), sections - 1)
+    start = low + first.astype(low.dtype) * width
+    return start, jnp.where(first == sections - 1, high, start + width)

@@ -1,0 +1,113 @@
+"""The trust region's search by Cholesky factors, for dimensions where eigen-decompositions are slow."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from natmix._linalg import einsum, upper_cholesky
+from natmix._types import Count, Scalar
+
+_EVALUATIONS = 16
+_AIM = 0.99
+_ENOUGH = 0.97
+"""A step is long enough when its KL is this share of the bound."""
+
+
+class CholeskyStep(NamedTuple):
+    """The longest step found, per component."""
+
+    factor: Float[Array, "K D D"]
+    """U with I + A/eta = U U^T."""
+    shift: Float[Array, "K D"]
+    kl: Float[Array, " K"]
+    ok: Bool[Array, " K"]
+
+
+class _Search(NamedTuple):
+    evaluations: Count
+    log_eta: Float[Array, " K"]
+    """To be tried next."""
+    low: Float[Array, " K"]
+    """Largest log eta known to be too small; log T - 1 when T itself may do."""
+    high: Float[Array, " K"]
+    """Smallest log eta known to be inside, inf before there is one."""
+    slope: Float[Array, " K"]
+    """d log KL / d log eta; -2 for a short step."""
+    last: Float[Array, "2 K"]
+    """Where the KL was last known: log eta and log KL."""
+    done: Bool[Array, " K"]
+
+
+def cholesky_search(
+    A: Float[Array, "K D D"], a: Float[Array, "K D"], bound: Float[Array, " K"], temperature: Scalar
+) -> CholeskyStep:
+    """The step with the smallest eta >= T such that I + A/eta > 0 and KL <= bound.
+
+    For short steps KL = (|A|^2/4 + |a|^2/2) / eta^2, which gives the first guess; secants in
+    logarithms within a bracket do the rest, about four factorisations.
+    """
+    log_T = jnp.log(temperature) + jnp.zeros_like(bound)
+    tiny = jnp.finfo(A.dtype).tiny
+    size = 0.25 * einsum("kij,kij->k", A, A) + 0.5 * einsum("ki,ki->k", a, a)
+    guess = 0.5 * (jnp.log(jnp.maximum(size, tiny)) - jnp.log(jnp.maximum(bound, tiny)))
+
+    def unfinished(search: _Search) -> Array:
+        return ~jnp.all(search.done) & (search.evaluations < _EVALUATIONS)
+
+    def advance(search: _Search) -> _Search:
+        t = search.log_eta
+        kl = _step_at(A, a, jnp.exp(t)).kl
+        inside = kl <= bound
+        low = jnp.where(inside, search.low, jnp.maximum(search.low, t))
+        high = jnp.where(inside, jnp.minimum(search.high, t), search.high)
+        done = search.done | (inside & ((kl >= _ENOUGH * bound) | (t <= log_T)))
+        known = jnp.isfinite(kl) & (kl > 0)
+        log_kl = jnp.log(jnp.where(known, kl, 1))
+        secant = (log_kl - search.last[1]) / (t - search.last[0])
+        slope = jnp.where(known & (jnp.abs(secant) < 1e3), jnp.clip(secant, -200.0, -0.5), search.slope)
+        step = (jnp.log(_AIM * jnp.maximum(bound, tiny)) - log_kl) / slope
+        wanted = jnp.where(known, t + step, jnp.inf)
+        wanted = jnp.maximum(wanted, log_T)
+        bracketed = jnp.isfinite(high)
+        middle = jnp.where(bracketed, 0.5 * (low + high), t + 1.0)
+        usable = (wanted > low) & (wanted < jnp.where(bracketed, high, t + 10.0))
+        new = _Search(
+            evaluations=search.evaluations + 1,
+            log_eta=jnp.where(usable, wanted, middle),
+            low=low,
+            high=high,
+            slope=slope,
+            last=jnp.where(known, jnp.stack([t, log_kl]), search.last),
+            done=done,
+        )
+        kept = jax.tree.map(lambda old, now: jnp.where(search.done, old, now), search[1:], new[1:])
+        return _Search(new.evaluations, *kept)
+
+    start = _Search(
+        evaluations=jnp.zeros((), jnp.int32),
+        log_eta=jnp.maximum(guess, log_T),
+        low=log_T - 1.0,
+        high=jnp.full_like(bound, jnp.inf),
+        slope=jnp.full_like(bound, -2.0),
+        last=jnp.full((2, *bound.shape), jnp.nan, bound.dtype),
+        done=bound <= 0,
+    )
+    found = jax.lax.while_loop(unfinished, advance, start)
+    best = jnp.maximum(found.high, log_T)
+    step = _step_at(A, a, jnp.exp(jnp.where(jnp.isfinite(best), best, 0.0)))
+    ok = jnp.isfinite(best) & (bound > 0) & (step.kl <= 1.001 * bound)
+    return step._replace(ok=ok)
+
+
+def _step_at(A: Float[Array, "K D D"], a: Float[Array, "K D"], eta: Float[Array, " K"]) -> CholeskyStep:
+    """The step with this eta; its KL is NaN where the precision is not positive definite."""
+    eye = jnp.eye(A.shape[-1], dtype=A.dtype)
+    U = upper_cholesky(eye + A / eta[:, None, None])
+    V = jax.scipy.linalg.solve_triangular(U, jnp.broadcast_to(eye, U.shape), lower=False)
+    shift = -einsum("kji,kj->ki", V, einsum("kij,kj->ki", V, a / eta[:, None]))
+    # Row by row: the terms are small, their sums would cancel.
+    rows = jnp.sum(V * V, axis=-1) - 1 + 2 * jnp.log(jnp.diagonal(U, axis1=-2, axis2=-1))
+    kl = 0.5 * (jnp.sum(rows, axis=-1) + jnp.sum(shift * shift, axis=-1))
+    return CholeskyStep(U, shift, kl, jnp.isfinite(kl))
