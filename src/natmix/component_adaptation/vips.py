@@ -10,12 +10,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix._hyper import count, real, series, whole
 from natmix._linalg import einsum
+from natmix._lockstep import anyone
 from natmix._rows import PerComponent
 from natmix._types import Count, Flag, PRNGKey, Scalar
 from natmix.component_adaptation._base import AbstractComponentAdaptation, Change, NewSamples
 from natmix.component_adaptation._reservoir import Reservoir
 from natmix.component_stepsizes._base import Rewards
-from natmix.gaussians._base import LOG_2PI
+from natmix.gaussians._kernels import LOG_2PI
 from natmix.mixture import Mixture
 
 PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
@@ -137,7 +138,11 @@ class Vips(AbstractComponentAdaptation):
             nowhere = jnp.full((), -jnp.inf, mixture.dtype)
             return jnp.zeros(mixture.dim, mixture.dtype), nowhere, nowhere
 
-        mean, score, gain = jax.lax.cond(add, seek, nothing, None)
+        def seek_if_wanted(_: None) -> tuple[Array, Array, Array]:
+            return jax.lax.cond(add, seek, nothing, None)
+
+        # Seeds that run together search only when one of them is to add.
+        mean, score, gain = jax.lax.cond(anyone(add), seek_if_wanted, nothing, None)
         add = add & (score > -jnp.inf)
         share = jax.random.uniform(key_size, (), mixture.dtype)
         model_entropy = jnp.sum(
