@@ -1,7 +1,8 @@
 """A state in a file, exactly: what is needed to go on as if nothing had happened."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,8 @@ def load_state(path: Path, algorithm: GMMVI, start: Mixture, prior: Mixture) -> 
         prior: likewise.
     """
     template = eqx.filter_eval_shape(algorithm.init, jax.random.key(0), start, prior)
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            if header.get("format") != FORMAT or header.get("version") != VERSION:
-                raise ValueError(f"{path} is no checkpoint this natmix can read; remove the seed's folder.")
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged: {error}; remove the seed's folder.") from error
+    with _opened(path) as (file, header):
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     shapes = json.loads(header["shapes"])
     names = [name for name, _ in _named(template)]
     if set(names) != set(stored):
@@ -73,6 +68,27 @@ def load_state(path: Path, algorithm: GMMVI, start: Mixture, prior: Mixture) -> 
     ]
     state = jax.tree.unflatten(jax.tree.structure(template), leaves)
     return state, json.loads(header["progress"])
+
+
+def stored_iterations(path: Path) -> int:
+    """After how many iterations the state was written; 0 if there is none."""
+    if not path.is_file():
+        return 0
+    with _opened(path) as (_, header):
+        return int(json.loads(header["progress"])["iterations"])
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """The file and its header."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT or header.get("version") != VERSION:
+                raise ValueError(f"{path} is no checkpoint this natmix can read; remove the seed's folder.")
+            yield file, header
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged: {error}; remove the seed's folder.") from error
 
 
 def _named(tree: Any) -> list[tuple[str, Any]]:

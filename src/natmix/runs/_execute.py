@@ -6,15 +6,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
+from natmix._algorithm import State
 from natmix._fit import _gist
 from natmix._interrupt import Interrupt
 from natmix._run import ChunkResult
 from natmix.problems._base import Problem
 from natmix.runs._atomic import write_json
+from natmix.runs._checkpoint import stored_iterations
+from natmix.runs._choice import Choice
 from natmix.runs._clock import Clock
 from natmix.runs._config import Limits, RunConfig
 from natmix.runs._directory import ENVIRONMENT, SeedFiles, prepare, read_json
@@ -22,6 +25,7 @@ from natmix.runs._environment import environment
 from natmix.runs._load import Run, load_run
 from natmix.runs._seed import CHECKPOINT_SECONDS, SeedJob, Snapshot
 from natmix.runs._stepper import Alone, Stepper
+from natmix.runs._together import Together, obstacle
 from natmix.targets import TargetError
 
 
@@ -78,11 +82,15 @@ def execute(
     watcher: Watcher | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_checkpoints: bool = False,
+    together: bool | None = None,
 ) -> Outcome:
-    """Run seeds one after another and write a run directory.
+    """Run seeds, together or one after another, and write a run directory.
 
     Finished seeds are skipped, unfinished ones go on from their checkpoint. The limits may be raised
     later for seeds whose checkpoints were kept.
+
+    Seeds that run together share a clock: a second counts for each of them. Their numbers are those of
+    the same seeds alone but for rounding.
 
     Args:
         config: what to run.
@@ -92,6 +100,8 @@ def execute(
         watcher: is told how it goes.
         checkpoint_seconds: between checkpoints; more if they take long.
         keep_checkpoints: also of finished seeds.
+        together: whether seeds run at once (`jax.vmap`); if left out, while that is faster by the rule of
+            `natmix.runs._choice.faster_together`.
     """
     out, seeds, watcher = Path(out), list(seeds), watcher or Silence()
     _check_budget(config)
@@ -102,25 +112,97 @@ def execute(
             watcher.skipped(seed)
     if todo:
         write_json(out / ENVIRONMENT, environment())
-    failed: list[int] = []
     interrupt = Interrupt()
+    work = _Work(config, out, load, watcher, checkpoint_seconds, keep_checkpoints, interrupt)
     with interrupt.watching(), _stopping_when_asked(interrupt):
         try:
-            for seed in todo:
-                if interrupt.asked:
-                    break
-                # A group of one; seeds that run together would share a clock and a stepper.
-                clock = Clock()
-                files = SeedFiles(out, seed)
-                with clock.pause():
-                    problem = load(seed)
-                job = SeedJob(seed, problem, config, files, clock, checkpoint_seconds)
-                stepper = Alone(config.algorithm, problem.target, config.components)
-                watcher.began(seed, job.progress.iterations)
-                failed += _run_group([job], stepper, interrupt, watcher, keep_checkpoints)
+            choice = Choice(config, together)
+            rest = work.together(todo, choice) if choice.at_first(len(todo)) else todo
+            work.apart(rest)
         except KeyboardInterrupt:  # the second one, in the midst of a chunk: the last checkpoint holds
             interrupt.asked = True
-    return Outcome(load_run(out), interrupt.asked, tuple(failed))
+    return Outcome(load_run(out), interrupt.asked, tuple(work.failed))
+
+
+class _Work:
+    """Runs seeds one after another, or in groups that advance in step."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        out: Path,
+        load: Callable[[int], Problem],
+        watcher: Watcher,
+        checkpoint_seconds: float,
+        keep_checkpoints: bool,
+        interrupt: Interrupt,
+    ) -> None:
+        self.failed: list[int] = []
+        self._config, self._out, self._load, self._watcher = config, out, load, watcher
+        self._checkpoint_seconds, self._keep = checkpoint_seconds, keep_checkpoints
+        self._interrupt = interrupt
+
+    def apart(self, seeds: Sequence[int]) -> None:
+        """One seed after another, each with a clock of its own."""
+        for seed in seeds:
+            if self._interrupt.asked:
+                return
+            job = self._job(seed, Clock())
+            stepper = Alone(self._config.algorithm, job.problem.target, self._config.components)
+            self._run([job], stepper)
+
+    def together(self, seeds: Sequence[int], choice: Choice) -> list[int]:
+        """All that can be in groups; returns the seeds that are to go on apart.
+
+        A group has seeds at the same iteration, on a clock they share. Groups that have grown too large
+        leave checkpoints, from which their seeds can go on.
+        """
+        problems = {seed: self._load(seed) for seed in seeds}
+        self._load = problems.__getitem__
+        reason = obstacle([p.target for p in problems.values()])
+        if reason is not None:
+            if choice.together:
+                raise ValueError(f"These seeds cannot run together: {reason}; leave out --together.")
+            return list(seeds)
+        starts = {seed: stored_iterations(SeedFiles(self._out, seed).checkpoint) for seed in seeds}
+        rest: list[int] = []
+        for start in sorted(set(starts.values())):
+            members = [seed for seed in seeds if starts[seed] == start]
+            if len(members) == 1 or self._interrupt.asked:
+                rest += members
+                continue
+            clock = Clock()
+            jobs = [self._job(seed, clock) for seed in members]
+            stepper = Together(
+                self._config.algorithm, [job.problem.target for job in jobs], self._config.components
+            )
+
+            def going_on(states: Sequence[State], stepper: Together = stepper) -> bool:
+                return choice.still(stepper, states)
+
+            if going_on([job.state for job in jobs]):
+                rest += self._run(jobs, stepper, going_on)
+            else:
+                rest += members
+        return [seed for seed in seeds if seed in rest]
+
+    def _job(self, seed: int, clock: Clock) -> SeedJob:
+        with clock.pause():
+            problem = self._load(seed)
+        files = SeedFiles(self._out, seed)
+        return SeedJob(seed, problem, self._config, files, clock, self._checkpoint_seconds)
+
+    def _run(
+        self,
+        jobs: Sequence[SeedJob],
+        stepper: Stepper,
+        going_on: Callable[[Sequence[State]], bool] = lambda states: True,
+    ) -> list[int]:
+        for job in jobs:
+            self._watcher.began(job.seed, job.progress.iterations)
+        ended = _run_group(jobs, stepper, self._interrupt, self._watcher, self._keep, going_on)
+        self.failed += ended.failed
+        return ended.unfinished
 
 
 @contextlib.contextmanager
@@ -144,13 +226,25 @@ _FAILURES = (TargetError, RuntimeError, ValueError)
 """What a target, or a compiled step, may raise."""
 
 
+class _Ended(NamedTuple):
+    """How a group ended: which seeds failed, and which have only a checkpoint."""
+
+    failed: list[int]
+    unfinished: list[int]
+
+
 def _run_group(
-    jobs: Sequence[SeedJob], stepper: Stepper, interrupt: Interrupt, watcher: Watcher, keep: bool
-) -> list[int]:
-    """Run seeds side by side until all have stopped; returns those that failed."""
+    jobs: Sequence[SeedJob],
+    stepper: Stepper,
+    interrupt: Interrupt,
+    watcher: Watcher,
+    keep: bool,
+    going_on: Callable[[Sequence[State]], bool],
+) -> _Ended:
+    """Run seeds side by side until all have stopped, or while they are to go on so."""
     active = list(jobs)
     failed: list[int] = []
-    while active and not interrupt.asked:
+    while active and not interrupt.asked and going_on([job.state for job in active]):
         before, compiled = [job.seconds for job in active], stepper.compile_seconds
         iterations = min(job.chunk_length() for job in active)
         try:
@@ -160,7 +254,7 @@ def _run_group(
         except _FAILURES as error:  # it took the states of the whole group with it
             for job in active:
                 _fail(job, error, watcher)
-            return [*failed, *(job.seed for job in active)]
+            return _Ended([*failed, *(job.seed for job in active)], [])
         compiling = stepper.compile_seconds - compiled
         for job, chunk, began in zip(active, chunks, before, strict=True):
             try:
@@ -171,7 +265,7 @@ def _run_group(
         active = [job for job in active if job.stopped is None]
     for job in active:
         job.checkpoint()
-    return failed
+    return _Ended(failed, [job.seed for job in active])
 
 
 def _take(
@@ -225,6 +319,9 @@ def _reached(final: dict[str, Any], limits: Limits) -> bool:
     if any(getattr(limits, k) is not None and final[v] >= getattr(limits, k) for k, v in spent.items()):
         return True
     if limits.until is not None and final["neg_elbo"] <= limits.until:
+        return True
+    running = final["seconds"] - final["compile_seconds"]
+    if limits.max_run_seconds is not None and running >= limits.max_run_seconds:
         return True
     most, before = limits.max_evaluations, final["limits"]["max_evaluations"]
     return final["stopped"] == "max_evaluations" and most is not None and most <= before

@@ -1,0 +1,243 @@
+"""Several seeds advanced at once, by `jax.vmap` of the step."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jaxtyping import Array, Bool, Int
+
+from natmix._algorithm import GMMVI, Info, State
+from natmix._run import _MANY, CHUNK, ChunkResult, _grown, _resized, min_capacity
+from natmix._types import Count, PyTree
+from natmix.targets import AbstractTarget
+
+
+class Targets(eqx.Module):
+    """The targets of several seeds: what differs is stacked, what they share is there once.
+
+    Attributes:
+        varying: arrays with the seeds first; None where the targets agree.
+        common: everything else.
+    """
+
+    varying: PyTree
+    common: PyTree
+
+    @classmethod
+    def build(cls, targets: Sequence[AbstractTarget]) -> "Targets":
+        """Of targets for which `obstacle` finds none."""
+        arrays, rest = zip(*(eqx.partition(t, eqx.is_array) for t in targets), strict=True)
+        varying = jax.tree.map(lambda *a: None if _same(a) else jnp.stack(a), *arrays)
+        shared = jax.tree.map(lambda *a: a[0] if _same(a) else None, *arrays)
+        return cls(varying, eqx.combine(shared, rest[0]))
+
+
+def obstacle(targets: Sequence[AbstractTarget]) -> str | None:
+    """Why these targets cannot be evaluated together, in a few words; None if they can."""
+    if not all(t.inside_jax for t in targets):
+        return "a target outside JAX is evaluated for one seed at a time"
+    arrays, rest = zip(*(eqx.partition(t, eqx.is_array) for t in targets), strict=True)
+    if any(not eqx.tree_equal(rest[0], r) for r in rest[1:]):
+        return "their targets are different functions"
+    first = jax.tree.leaves(arrays[0])
+    for other in arrays[1:]:
+        for a, b in zip(first, jax.tree.leaves(other), strict=True):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                return f"their targets' data differ in shape ({a.shape} and {b.shape}) or type"
+    return None
+
+
+def _same(arrays: Sequence[Array]) -> bool:
+    return all(a is arrays[0] or np.array_equal(a, arrays[0], equal_nan=True) for a in arrays[1:])
+
+
+class GroupPlan(eqx.Module):
+    """What a chunk does, apart from the states it changes."""
+
+    algorithm: GMMVI
+    targets: Targets
+    iterations: Count
+    budgets: Int[Array, " S"]
+    """Evaluations of the target that each seed may still spend."""
+    active: Bool[Array, " S"]
+    """Seeds that count; the others have finished and only keep their place."""
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _group_chunk(
+    plan: GroupPlan, states: tuple[State, ...]
+) -> tuple[tuple[State, ...], Info, Count, Bool[Array, " S"]]:
+    """Up to ``plan.iterations`` steps of all; stops early when a seed lacks room or budget.
+
+    The iteration is one number for all, so that what depends on it alone is not done per seed.
+    """
+    algo, size = plan.algorithm, len(states)
+
+    def one(state: State, varying: PyTree, iteration: Count) -> tuple[State, Info]:
+        state, info = algo.step(_at(state, iteration), eqx.combine(varying, plan.targets.common))
+        return _at(state, None), info
+
+    iteration = states[0].iteration
+    stacked = jax.tree.map(lambda *a: jnp.stack(a), *(_at(s, None) for s in states))
+    step, (_, blank) = _vmap_of_trace(one, (stacked, plan.targets.varying), iteration)
+
+    def affordable(iteration: Count, stacked: PyTree, spent: Array) -> Bool[Array, " S"]:
+        bound = jax.vmap(lambda s: algo.next_evaluations_at_most(_at(s, iteration)))(stacked)
+        return spent <= plan.budgets - bound
+
+    def more(carry: tuple[Count, Count, Array, PyTree, Info]) -> Bool[Array, ""]:
+        i, iteration, spent, stacked, _ = carry
+        room = ~jax.vmap(lambda s: algo.needs_room(_at(s, iteration)))(stacked)
+        ready = affordable(iteration, stacked, spent) & room
+        return (i < plan.iterations) & jnp.all(ready | ~plan.active)
+
+    def advance(
+        carry: tuple[Count, Count, Array, PyTree, Info],
+    ) -> tuple[Count, Count, Array, PyTree, Info]:
+        i, iteration, spent, stacked, infos = carry
+        stacked, info = step((stacked, plan.targets.varying), iteration)
+        infos = jax.tree.map(lambda b, v: b.at[i].set(v), infos, info)
+        return i + 1, iteration + 1, spent + info.evaluations, stacked, infos
+
+    infos = jax.tree.map(lambda a: jnp.zeros((CHUNK, size, *a.shape), a.dtype), blank)
+    zero = jnp.zeros((), jnp.int32)
+    start = (zero, iteration, jnp.zeros(size, jnp.int32), stacked, infos)
+    i, iteration, spent, stacked, infos = jax.lax.while_loop(more, advance, start)
+    ends = tuple(_at(jax.tree.map(lambda a, s=s: a[s], stacked), iteration) for s in range(size))
+    return ends, infos, i, affordable(iteration, stacked, spent)
+
+
+def _at(state: State, iteration: Any) -> State:
+    """The state at an iteration; at None, what of it the seeds have each for themselves."""
+    return dataclasses.replace(state, iteration=iteration)
+
+
+def _vmap_of_trace(
+    fn: Callable[..., PyTree], stacked: tuple[PyTree, ...], shared: Array
+) -> tuple[Callable[[tuple[PyTree, ...], Array], Any], Any]:
+    """`jax.vmap` of ``fn(*stacked, shared)``, traced first, and the shapes that ``fn`` returns.
+
+    Sums that need it switch on double precision around them. `jax.vmap` rewrites the insides of loops and
+    branches later, when it is off again, and would lose it. Traced, all types are settled; so the trace
+    is batched with double precision on. And tracing, which takes long, is done once.
+    """
+    single = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), stacked)
+    trace, out = jax.make_jaxpr(fn, return_shape=True)(*single, shared)
+    run = core.jaxpr_as_fun(trace)
+    axes = (*[0] * len(jax.tree.leaves(stacked)), None)
+
+    def batched(stacked: tuple[PyTree, ...], shared: Array) -> Any:
+        with jax.enable_x64(True):
+            leaves = jax.vmap(lambda *a: run(*a), in_axes=axes)(*jax.tree.leaves(stacked), shared)
+        return jax.tree.unflatten(jax.tree.structure(out), leaves)
+
+    return batched, out
+
+
+@eqx.filter_jit
+def _group_outlook(algorithm: GMMVI, states: tuple[State, ...]) -> tuple[Bool[Array, " S"], Int[Array, " S"]]:
+    """Which seeds need room, and how many components each has."""
+    full = jnp.stack([algorithm.needs_room(s) for s in states])
+    present = [jnp.sum(s.mixture.log_weights > -jnp.inf, dtype=jnp.int32) for s in states]
+    return full, jnp.stack(present)
+
+
+class Together:
+    """A stepper for seeds in step with each other: same algorithm, same iteration, targets of a kind.
+
+    All have the same number of component rows, what the largest needs. A seed that has finished keeps its
+    place, and its results are ignored, until half of the places are such; then a program for the others
+    is compiled.
+    """
+
+    def __init__(self, algorithm: GMMVI, targets: Sequence[AbstractTarget], start_components: int) -> None:
+        self.compile_seconds = 0.0
+        self._algorithm = algorithm
+        self._most = algorithm.component_adaptation.most_components(start_components)
+        self._places = list(targets)
+        self._targets = Targets.build(targets)
+        self._last: list[State] | None = None
+        self._own: set[int] = set()
+        self._warm: set[tuple[int, int]] = set()
+
+    def rows_wanted(self, states: Sequence[State]) -> int:
+        """The component rows that the next call of `advance` would use for these states.
+
+        They grow when any seed needs room. They shrink, at multiples of `CHUNK` iterations, when three
+        quarters of them are empty in all.
+        """
+        full, present = map(np.asarray, _group_outlook(self._algorithm, tuple(states)))
+        each = np.array([s.mixture.num_components for s in states])
+        rows = int(each.max())
+        if full.any():
+            return max(rows, min(_grown(int(each[full].max())), self._most))
+        may_shrink = int(states[0].iteration) % CHUNK == 0 and states[0].sample_selector is None
+        if may_shrink and rows > min_capacity() and 4 * int(present.max()) <= rows:
+            return max(rows // 2, min_capacity())
+        return rows
+
+    def advance(
+        self, states: Sequence[State], iterations: int, budgets: Sequence[int | None]
+    ) -> list[ChunkResult]:
+        """At most ``iterations`` more steps of all states."""
+        start = time.perf_counter()
+        places, group = self._seated(states)
+        rows = self.rows_wanted(states)
+        group = [_with_rows(self._algorithm, s, rows) for s in group]
+        active = np.zeros(len(group), bool)
+        active[places] = True
+        budget = np.zeros(len(group), np.int32)
+        budget[places] = [_MANY if b is None else max(min(b, _MANY), 0) for b in budgets]
+        if (len(group), rows) not in self._warm:
+            # A chunk of no iterations costs nothing but the compilation.
+            group = list(_group_chunk(self._plan(0, budget, active), tuple(group))[0])
+            jax.block_until_ready(group[0].iteration)
+            self._warm.add((len(group), rows))
+            self.compile_seconds += time.perf_counter() - start
+        plan = self._plan(min(iterations, CHUNK), budget, active)
+        ends, infos, done, affordable = _group_chunk(plan, tuple(group))
+        self._last = list(ends)
+        n, enough = int(done), np.asarray(affordable)
+        arrays = {f.name: np.asarray(getattr(infos, f.name))[:n] for f in dataclasses.fields(infos)}
+        return [
+            ChunkResult(ends[p], {k: v[:, p] for k, v in arrays.items()}, n == 0 and not enough[p])
+            for p in places
+        ]
+
+    def _plan(self, iterations: int, budget: np.ndarray, active: np.ndarray) -> GroupPlan:
+        return GroupPlan(
+            self._algorithm,
+            self._targets,
+            jnp.asarray(iterations, jnp.int32),
+            jnp.asarray(budget, jnp.int32),
+            jnp.asarray(active),
+        )
+
+    def _seated(self, states: Sequence[State]) -> tuple[list[int], list[State]]:
+        """The places of these states, and the states of all places."""
+        if self._last is None:
+            return list(range(len(states))), list(states)
+        place = {id(s): p for p, s in enumerate(self._last)}
+        places = [place[id(s)] for s in states]
+        if len(places) == len(self._last):
+            return places, self._last
+        if 2 * len(places) <= len(self._last):
+            self._places = [self._places[p] for p in places]
+            self._targets = Targets.build(self._places)
+            self._own = set()
+            return list(range(len(states))), list(states)
+        for p in set(range(len(self._last))) - set(places) - self._own:
+            # The seed's last state is not ours to give away.
+            self._last[p] = jax.tree.map(lambda a: jnp.array(a, copy=True), self._last[p])
+            self._own.add(p)
+        return places, self._last
+
+
+def _with_rows(algorithm: GMMVI, state: State, rows: int) -> State:
+    return state if state.mixture.num_components == rows else _resized(algorithm, state, rows)
