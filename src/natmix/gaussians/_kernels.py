@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix._blocks import block_rows
+from natmix._double import in_double
 from natmix._linalg import einsum, symmetrise
 
 if TYPE_CHECKING:
@@ -86,46 +87,67 @@ class QuadraticKernel(AbstractKernel):
 
     def log_prob(self, x: Float[Array, "B D"]) -> Float[Array, "B K"]:
         g = self.gaussians
-        rows, cols = np.triu_indices(g.dim)
-        share = np.where(rows == cols, -0.5, -1.0)
-        half_log_det = g.half_log_det()
-        with jax.enable_x64(True):
-            P, Pm = self._natural()
-            square = _double(x)[:, rows] * _double(x)[:, cols]
-            offset = -0.5 * einsum("ki,ki->k", Pm, _double(g.mean)) - _double(half_log_det)
-            out = einsum("nf,kf->nk", square, P[:, rows, cols] * share) + einsum("ni,ki->nk", _double(x), Pm)
-            return _like(x, out + offset - 0.5 * g.dim * LOG_2PI)
+        return _log_prob(x, g.mean, g.inverse_tril, g.half_log_det())
 
     def score(self, r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
-        K, D = self.gaussians.mean.shape
-        with jax.enable_x64(True):
-            P, Pm = self._natural()
-            mean_precision = einsum("nk,kf->nf", _double(r), P.reshape(K, D * D)).reshape(-1, D, D)
-            pull = einsum("nij,nj->ni", mean_precision, _double(x))
-            return _like(x, einsum("nk,ki->ni", _double(r), Pm) - pull)
+        return _score(x, r, self.gaussians.mean, self.gaussians.inverse_tril)
 
     def moment(self, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]) -> Array:
-        K, D = self.gaussians.mean.shape
-        with jax.enable_x64(True):
-            products = (_double(x)[:, :, None] * _double(v)[:, None, :]).reshape(-1, D * D)
-            second = einsum("nk,nf->kf", _double(w), products).reshape(K, D, D)
-            first = einsum("nk,ni->ki", _double(w), _double(v))
-            return _like(x, second - _double(self.gaussians.mean)[:, :, None] * first[:, None, :])
+        return _moment(x, w, v, self.gaussians.mean)
 
     def curvature(self, moment: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
         g = self.gaussians
         return symmetrise(einsum("kij,kjl,klm->kim", g.inverse_tril, moment, g.scale_tril))
 
-    def _natural(self) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
-        """S^-1 and S^-1 m."""
-        W = _double(self.gaussians.inverse_tril)
-        P = einsum("kai,kaj->kij", W, W)
-        return P, einsum("kij,kj->ki", P, _double(self.gaussians.mean))
+
+@jax.custom_jvp
+def _log_prob(
+    x: Float[Array, "B D"],
+    mean: Float[Array, "K D"],
+    W: Float[Array, "K D D"],
+    half_log_det: Float[Array, " K"],
+) -> Float[Array, "B K"]:
+    """Log densities with S^-1 = W^T W."""
+    return _log_prob_in_double(x, mean, W, half_log_det)
 
 
-def _double(a: Array) -> Array:
-    return jax.lax.convert_element_type(a, np.dtype("float64"))
+@_log_prob.defjvp
+def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    def whitened(x: Array, mean: Array, W: Array, half_log_det: Array) -> Array:
+        y = einsum("knj,kij->kni", x[None] - mean[:, None], W)
+        return (-0.5 * jnp.sum(y * y, axis=-1) - half_log_det[:, None]).T
+
+    return _log_prob(*primals), jax.jvp(whitened, primals, tangents)[1]
 
 
-def _like(x: Array, a: Array) -> Array:
-    return jax.lax.convert_element_type(a, x.dtype)
+@in_double
+def _log_prob_in_double(x: Array, mean: Array, W: Array, half_log_det: Array) -> Array:
+    D = x.shape[1]
+    P, Pm = _natural(mean, W)
+    rows, cols = np.triu_indices(D)
+    quadratic = P[:, rows, cols] * np.where(rows == cols, -0.5, -1.0)
+    offset = -0.5 * einsum("ki,ki->k", Pm, mean) - half_log_det - 0.5 * D * LOG_2PI
+    return einsum("nf,kf->nk", x[:, rows] * x[:, cols], quadratic) + einsum("ni,ki->nk", x, Pm) + offset
+
+
+@in_double
+def _score(x: Array, r: Array, mean: Array, W: Array) -> Array:
+    K, D = mean.shape
+    P, Pm = _natural(mean, W)
+    mean_precision = einsum("nk,kf->nf", r, P.reshape(K, D * D)).reshape(-1, D, D)
+    return einsum("nk,ki->ni", r, Pm) - jnp.sum(mean_precision * x[:, None, :], axis=-1)
+
+
+@in_double
+def _moment(x: Array, w: Array, v: Array, mean: Array) -> Array:
+    K, D = mean.shape
+    products = (x[:, :, None] * v[:, None, :]).reshape(-1, D * D)
+    second = einsum("nk,nf->kf", w, products).reshape(K, D, D)
+    first = einsum("nk,ni->ki", w, v)
+    return second - mean[:, :, None] * first[:, None, :]
+
+
+def _natural(mean: Array, W: Array) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
+    """S^-1 and S^-1 m."""
+    P = einsum("kai,kaj->kij", W, W)
+    return P, einsum("kij,kj->ki", P, mean)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from natmix._algorithm import GMMVI, State
-from natmix._run import CHUNK, ChunkResult, Runner, _outlook
+from natmix._run import ChunkResult, Runner
 from natmix.targets import AbstractTarget
 
 
@@ -26,19 +26,6 @@ class Stepper(Protocol):
         """
 
 
-class _SteadyRunner(Runner):
-    """Gives rows back only at multiples of `CHUNK` iterations, where chunks end whatever the clock says.
-
-    Another number of rows may change the last digit of a sum; with this a run repeats exactly, also
-    when it is broken off and resumed.
-    """
-
-    def _fitted(self, state: State) -> State:
-        if int(state.iteration) % CHUNK and not bool(_outlook(self.algorithm, state)[0]):
-            return state
-        return super()._fitted(state)
-
-
 class Alone:
     """A stepper for one seed.
 
@@ -48,7 +35,7 @@ class Alone:
 
     def __init__(self, algorithm: GMMVI, target: AbstractTarget, start_components: int) -> None:
         most = algorithm.component_adaptation.most_components(start_components)
-        self._runner = _SteadyRunner(algorithm, target, most)
+        self._runner = Runner(algorithm, target, most)
 
     @property
     def compile_seconds(self) -> float:
