@@ -16,7 +16,7 @@ from natmix._run import CHUNK
 from natmix.runs import Limits, load_run
 from natmix.runs import _choice as choice
 from natmix.runs._stepper import Alone
-from natmix.runs._together import Targets, Together, _vmap_of_trace, obstacle
+from natmix.runs._together import Targets, Together, obstacle
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -103,24 +103,6 @@ def test_together_in_single_precision():
     assert {a.dtype for a in jax.tree.leaves(states[0].mixture)} == {np.dtype("float32")}
     assert infos["added"].sum(axis=0).tolist() == [1, 1]
     assert np.all(np.isfinite(infos["elbo"]))
-
-
-def test_double_precision_within_loops_survives():
-    def sums(x, n):
-        def body(_, total):
-            with jax.enable_x64(True):
-                wide = jax.lax.convert_element_type(x, np.dtype("float64"))
-                return total + jax.lax.convert_element_type(
-                    wide @ wide - (wide * wide)[0], np.dtype("float32")
-                )
-
-        return jax.lax.fori_loop(0, n, body, jnp.zeros((), x.dtype))
-
-    with jax.enable_x64(False):
-        x = jnp.array([[1e4, 1e-3, 2e-3], [3e4, 5e-3, 0.0]])
-        step, _ = _vmap_of_trace(sums, (x,), jnp.asarray(1))
-        found = step((x,), jnp.asarray(2))
-    np.testing.assert_allclose(found, [1e-5, 5e-5], rtol=0.01)  # 0 in single precision
 
 
 def test_rows_shrink_at_fixed_iterations_to_what_the_largest_seed_needs():

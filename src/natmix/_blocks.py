@@ -10,6 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from natmix._lockstep import most
 from natmix._types import Count, PyTree
 
 _CPU_ELEMENTS = 2**21
@@ -84,4 +85,4 @@ def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:
 def _trips(n: int, rows: int, count: Count | int | None) -> Count | int:
     if count is None:
         return -(-n // rows)
-    return (jnp.minimum(count, n) + rows - 1) // rows
+    return (most(jnp.minimum(count, n)) + rows - 1) // rows

@@ -10,8 +10,9 @@ from jaxtyping import Array
 
 
 def in_double(fn: Callable[..., Array]) -> Callable[..., Array]:
-    """``fn`` of arrays with its arguments and everything within in float64; the result has their type.
+    """``fn`` of arrays, floats among them in float64 and so all within; the result has the first one's type.
 
+    Arrays that ``fn`` needs must be arguments, not constants inside it, which `jax.vmap` could not batch.
     `jax.vmap` rewrites the insides of loops and branches when the switch for double precision is off
     again, which would lose it; so the batched function is built here, with the switch on. Forward
     and reverse differentiation need a rule around it (`jax.custom_jvp`).
@@ -20,10 +21,14 @@ def in_double(fn: Callable[..., Array]) -> Callable[..., Array]:
     def computed(*arrays: Array) -> Array:
         dtype = arrays[0].dtype
         with jax.enable_x64(True):
-            wide = [jax.lax.convert_element_type(a, np.dtype("float64")) for a in arrays]
-            return jax.lax.convert_element_type(fn(*wide), dtype)
+            return jax.lax.convert_element_type(fn(*map(_widened, arrays)), dtype)
 
     return _batchable(computed)
+
+
+def _widened(a: Array) -> Array:
+    floating = np.issubdtype(a.dtype, np.floating)
+    return jax.lax.convert_element_type(a, np.dtype("float64")) if floating else a
 
 
 def _batchable(fn: Callable[..., Array]) -> Callable[..., Array]:

@@ -108,7 +108,8 @@ def _log_prob(
     half_log_det: Float[Array, " K"],
 ) -> Float[Array, "B K"]:
     """Log densities with S^-1 = W^T W."""
-    return _log_prob_in_double(x, mean, W, half_log_det)
+    rows, cols = (jnp.asarray(i, jnp.int32) for i in np.triu_indices(x.shape[1]))
+    return _log_prob_in_double(x, mean, W, half_log_det, rows, cols)
 
 
 @_log_prob.defjvp
@@ -121,12 +122,12 @@ def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, A
 
 
 @in_double
-def _log_prob_in_double(x: Array, mean: Array, W: Array, half_log_det: Array) -> Array:
-    D = x.shape[1]
+def _log_prob_in_double(
+    x: Array, mean: Array, W: Array, half_log_det: Array, rows: Array, cols: Array
+) -> Array:
     P, Pm = _natural(mean, W)
-    rows, cols = np.triu_indices(D)
-    quadratic = P[:, rows, cols] * np.where(rows == cols, -0.5, -1.0)
-    offset = -0.5 * einsum("ki,ki->k", Pm, mean) - half_log_det - 0.5 * D * LOG_2PI
+    quadratic = P[:, rows, cols] * jnp.where(rows == cols, -0.5, -1.0)
+    offset = -0.5 * einsum("ki,ki->k", Pm, mean) - half_log_det - 0.5 * x.shape[1] * LOG_2PI
     return einsum("nf,kf->nk", x[:, rows] * x[:, cols], quadratic) + einsum("ni,ki->nk", x, Pm) + offset
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from natmix._hyper import flag
+from natmix._lockstep import anyone
 from natmix._records import Batch, NaturalGradient
 from natmix._types import Scalar
 from natmix.gaussians._base import Curvature
@@ -61,7 +62,11 @@ class Stein(AbstractNgEstimator):
         def no_fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
             return jnp.zeros_like(hessian), jnp.zeros_like(gradient)
 
-        hessian_0, gradient_0 = jax.lax.cond(jnp.any(batch.zero), fall, no_fall, None)
+        def fall_if_any(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
+            return jax.lax.cond(zeros, fall, no_fall, None)
+
+        zeros = jnp.any(batch.zero)
+        hessian_0, gradient_0 = jax.lax.cond(anyone(zeros), fall_if_any, no_fall, None)
         size = jnp.exp(weights.log_scale)
         A = -gaussians.scaled(hessian, size) - hessian_0
         a = -gradient * size[:, None] - gradient_0

@@ -2,14 +2,13 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 from jaxtyping import Array, Bool, Int
 
 from natmix._algorithm import GMMVI, Info, State
@@ -85,7 +84,8 @@ def _group_chunk(
 
     iteration = states[0].iteration
     stacked = jax.tree.map(lambda *a: jnp.stack(a), *(_at(s, None) for s in states))
-    step, (_, blank) = _vmap_of_trace(one, (stacked, plan.targets.varying), iteration)
+    step = jax.vmap(one, in_axes=(0, 0, None))
+    _, blank = jax.eval_shape(step, stacked, plan.targets.varying, iteration)
 
     def affordable(iteration: Count, stacked: PyTree, spent: Array) -> Bool[Array, " S"]:
         bound = jax.vmap(lambda s: algo.next_evaluations_at_most(_at(s, iteration)))(stacked)
@@ -101,11 +101,11 @@ def _group_chunk(
         carry: tuple[Count, Count, Array, PyTree, Info],
     ) -> tuple[Count, Count, Array, PyTree, Info]:
         i, iteration, spent, stacked, infos = carry
-        stacked, info = step((stacked, plan.targets.varying), iteration)
+        stacked, info = step(stacked, plan.targets.varying, iteration)
         infos = jax.tree.map(lambda b, v: b.at[i].set(v), infos, info)
         return i + 1, iteration + 1, spent + info.evaluations, stacked, infos
 
-    infos = jax.tree.map(lambda a: jnp.zeros((CHUNK, size, *a.shape), a.dtype), blank)
+    infos = jax.tree.map(lambda a: jnp.zeros((CHUNK, *a.shape), a.dtype), blank)
     zero = jnp.zeros((), jnp.int32)
     start = (zero, iteration, jnp.zeros(size, jnp.int32), stacked, infos)
     i, iteration, spent, stacked, infos = jax.lax.while_loop(more, advance, start)
@@ -116,28 +116,6 @@ def _group_chunk(
 def _at(state: State, iteration: Any) -> State:
     """The state at an iteration; at None, what of it the seeds have each for themselves."""
     return dataclasses.replace(state, iteration=iteration)
-
-
-def _vmap_of_trace(
-    fn: Callable[..., PyTree], stacked: tuple[PyTree, ...], shared: Array
-) -> tuple[Callable[[tuple[PyTree, ...], Array], Any], Any]:
-    """`jax.vmap` of ``fn(*stacked, shared)``, traced first, and the shapes that ``fn`` returns.
-
-    Sums that need it switch on double precision around them. `jax.vmap` rewrites the insides of loops and
-    branches later, when it is off again, and would lose it. Traced, all types are settled; so the trace
-    is batched with double precision on. And tracing, which takes long, is done once.
-    """
-    single = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), stacked)
-    trace, out = jax.make_jaxpr(fn, return_shape=True)(*single, shared)
-    run = core.jaxpr_as_fun(trace)
-    axes = (*[0] * len(jax.tree.leaves(stacked)), None)
-
-    def batched(stacked: tuple[PyTree, ...], shared: Array) -> Any:
-        with jax.enable_x64(True):
-            leaves = jax.vmap(lambda *a: run(*a), in_axes=axes)(*jax.tree.leaves(stacked), shared)
-        return jax.tree.unflatten(jax.tree.structure(out), leaves)
-
-    return batched, out
 
 
 @eqx.filter_jit
