@@ -10,6 +10,7 @@ from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false")
 os.environ.setdefault("NPROC", "1")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # no files left behind by commands
 
 import jax
 import pytest

@@ -1,6 +1,7 @@
 """Run iterations in compiled chunks, growing the number of component rows when they fill up."""
 
 import dataclasses
+import threading
 import time
 from typing import NamedTuple
 
@@ -67,6 +68,12 @@ def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
     return state, infos, i, spent
 
 
+def _compiled(plan: Plan, state: State) -> State:
+    """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
+    state, *_ = _chunk(plan, state)
+    return jax.block_until_ready(state)
+
+
 @eqx.filter_jit
 def _ask(algorithm: GMMVI, state: State) -> Query:
     return algorithm.ask(state)
@@ -105,6 +112,7 @@ class Runner:
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self._warm: set[int] = set()
+        self._ahead: tuple[int, threading.Thread] | None = None
 
     def advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
@@ -120,16 +128,34 @@ class Runner:
 
     def _advance_inside(self, state: State, iterations: int, budget: int) -> ChunkResult:
         if state.mixture.num_components not in self._warm:
-            # A chunk of no iterations costs nothing but the compilation.
             start = time.perf_counter()
-            state, *_ = _chunk(self._plan(0, budget), state)
-            jax.block_until_ready(state.iteration)
+            self._wait_for(state.mixture.num_components)
+            state = _compiled(self._plan(0, budget), state)
             self._warm.add(state.mixture.num_components)
             self.compile_seconds += time.perf_counter() - start
         state, infos, done, _ = _chunk(self._plan(iterations, budget), state)
         n = int(done)
         arrays = {f.name: np.asarray(getattr(infos, f.name))[:n] for f in dataclasses.fields(infos)}
+        if n:
+            self._compile_ahead(state, int(arrays["components"][-1]))
         return ChunkResult(state, arrays, exhausted=n == 0 and iterations > 0)
+
+    def _compile_ahead(self, state: State, components: int) -> None:
+        """On an accelerator, compile for more rows in the background once half of them are taken."""
+        rows = state.mixture.num_components
+        more = min(_grown(rows), self.most_components)
+        wanted = more > rows and 2 * components >= rows and more not in self._warm
+        if not wanted or not _compiles_ahead() or (self._ahead and self._ahead[0] == more):
+            return
+        larger = _resized(self.algorithm, state, more)
+        thread = threading.Thread(target=_compiled, args=(self._plan(0, 0), larger), name="natmix-compiler")
+        thread.start()
+        self._ahead = (more, thread)
+
+    def _wait_for(self, rows: int) -> None:
+        """Until the program for so many rows is there, if it is being compiled."""
+        if self._ahead is not None and self._ahead[0] == rows:
+            self._ahead[1].join()
 
     def _plan(self, iterations: int, budget: int) -> Plan:
         return Plan(
@@ -166,6 +192,11 @@ class Runner:
         if can_shrink and rows > min_capacity() and 4 * present <= rows:
             return _resized(self.algorithm, state, max(rows // 2, min_capacity()))
         return state
+
+
+def _compiles_ahead() -> bool:
+    """Where the host is idle while the device works."""
+    return jax.default_backend() != "cpu"
 
 
 def min_capacity() -> int:

@@ -9,6 +9,7 @@ import typer
 from natmix._codenames import parse
 from natmix._fit import fit
 from natmix._result import Result
+from natmix.cli._compilation_cache import use_compilation_cache
 from natmix.cli._errors import one_sentence
 from natmix.cli._target import BOUNDS, LOG_EVIDENCE, log_density
 from natmix.component_adaptation import Vips
@@ -27,6 +28,7 @@ def demo(
     with one_sentence():
         components = _components(codename)
         out.mkdir(parents=True, exist_ok=True)
+        use_compilation_cache()
         typer.echo("Two half-rings, a banana and three Gaussians, to be approximated by a Gaussian mixture.")
         result = fit(
             log_density,

@@ -77,6 +77,7 @@ def table3(
     GPU set XLA_PYTHON_CLIENT_PREALLOCATE=false). The table written after running is of everything in --out.
     """
     with one_sentence():
+        from natmix.cli._compilation_cache import use_compilation_cache
         from natmix.problems import PAPER
         from natmix.reproduce import ALL, MAIN, collect, plan, write_table3
         from natmix.reproduce._jobs import HELD_OUT, parse_candidates, parse_problems, parse_times
@@ -95,6 +96,7 @@ def table3(
             report = None
         else:
             check_possible(out)
+            use_compilation_cache()
             elsewhere = collect(sources, codenames, names) if sources else None
             report = _run(plan(codenames, names, *times), numbers, out, elsewhere, keep_checkpoints, quiet)
             shown = tuple(dict.fromkeys((*MAIN, *shown)))

@@ -67,6 +67,7 @@ def run(
         import jax
 
         from natmix import runs
+        from natmix.cli._compilation_cache import use_compilation_cache
         from natmix.cli._overrides import parse_overrides
         from natmix.cli._run_progress import RunProgress
         from natmix.runs._config import DTYPES, check_choice, parse_seconds, parse_seeds
@@ -81,6 +82,7 @@ def run(
         check_possible(out or Path("runs"))
         if dtype == "float64":
             jax.config.update("jax_enable_x64", True)
+        use_compilation_cache()
         first = _load(problem, numbers[0], dtype, options)
         config = runs.configure(
             first,
