@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow lint references clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -19,6 +19,9 @@ lint: $(VENV)/.dev ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
+	$(BIN)/natmix references
+
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -30,6 +33,10 @@ $(VENV)/.plot: $(VENV)/.created pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.reference: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[reference]'
 	@touch $@
 
 $(VENV)/.created:

@@ -34,7 +34,7 @@ class Collection:
 def collect(folders: Sequence[Path], candidates: Iterable[str], problems: Iterable[str]) -> Collection:
     """Find the runs of these candidates on these problems under ``folders``.
 
-    Of a seed that is found twice the finished one counts, of two finished ones that with more seconds.
+    Of a seed that is found twice the finished one counts, of two finished ones that with more iterations.
     Runs with other hyperparameters than the paper's are left out. Both are noted.
     """
     names = list(problems)
@@ -117,8 +117,9 @@ def _merged(found: list[tuple[str, Run]], notes: list[str]) -> Run:
     return Run(first.path, {**first.config, "seeds": list(seeds)}, first.environment, seeds)
 
 
-def _standing(seed: SeedRun) -> tuple[bool, float]:
-    return seed.final is not None, _seconds(seed)
+def _standing(seed: SeedRun) -> tuple[bool, int]:
+    iterations = seed.metrics["iterations"]
+    return seed.final is not None, int(iterations[-1]) if len(iterations) else 0
 
 
 def _seconds(seed: SeedRun) -> float:

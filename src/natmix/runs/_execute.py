@@ -199,6 +199,7 @@ class _Work:
         going_on: Callable[[Sequence[State]], bool] = lambda states: True,
     ) -> list[int]:
         for job in jobs:
+            job.progress.seeds_together = max(job.progress.seeds_together, len(jobs))
             self._watcher.began(job.seed, job.progress.iterations)
         ended = _run_group(jobs, stepper, self._interrupt, self._watcher, self._keep, going_on)
         self.failed += ended.failed

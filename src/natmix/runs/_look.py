@@ -15,6 +15,8 @@ from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
 SAMPLES = 2000
+FINAL_SAMPLES = 20_000
+"""For the last look of a seed, whose number goes into tables (the paper: 2000)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ from natmix.runs._directory import SeedFiles
 from natmix.runs._environment import device
 from natmix.runs._history import Trace, WeightHistory, WeightRecorder
 from natmix.runs._load import read_arrays, read_looks, read_weights
-from natmix.runs._look import look
+from natmix.runs._look import FINAL_SAMPLES, SAMPLES, look
 from natmix.targets import TargetError
 
 logger = logging.getLogger("natmix")
@@ -51,6 +51,8 @@ class Progress:
     weight_stride: int = 1
     rate: float = 0.0
     """Iterations per second, lately."""
+    seeds_together: int = 1
+    """The most seeds that shared the clock: each then advances more slowly than alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,13 +196,15 @@ class SeedJob:
         with self._clock.pause():
             yield
 
-    def _look(self) -> None:
+    def _look(self, samples: int = SAMPLES) -> None:
         with self._off_the_clock():
             progress = self.progress
             if self.looks and self.looks[-1]["iterations"] == progress.iterations:
-                return
+                if samples == SAMPLES:
+                    return
+                self.looks.pop()
             key = jax.random.fold_in(self._key_look, progress.iterations)
-            seen = look(self.state.mixture, self.problem.reference, key)
+            seen = look(self.state.mixture, self.problem.reference, key, samples)
             self.looks.append(
                 {
                     "seconds": progress.seconds,
@@ -253,7 +257,7 @@ class SeedJob:
     def finish(self, keep_checkpoint: bool) -> dict[str, Any]:
         """A last look, the mixture, its metrics; returns the final numbers."""
         with self._off_the_clock():
-            self._look()
+            self._look(FINAL_SAMPLES)
             if self._weights.rows[-1][0] != self.progress.iterations:
                 self._record_weights()
             if keep_checkpoint:
@@ -273,6 +277,7 @@ class SeedJob:
                 "evaluations": self.progress.evaluations,
                 "seconds": self.progress.seconds,
                 "compile_seconds": self.progress.compile_seconds,
+                "seeds_together": self.progress.seeds_together,
                 "components": mixture.num_components,
                 "left_out": left_out,
                 "stopped": self.stopped,
@@ -320,6 +325,7 @@ FINAL_NUMBERS = (
     "evaluations",
     "seconds",
     "compile_seconds",
+    "seeds_together",
     "components",
     "left_out",
     "stopped",
