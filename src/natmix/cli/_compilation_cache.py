@@ -10,7 +10,8 @@ def use_compilation_cache() -> None:
 
     from natmix.references import cache_directory
 
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:  # by JAX_COMPILATION_CACHE_DIR, for example
+    chosen = getattr(jax.config, "jax_compilation_cache_dir", None)  # also by JAX_COMPILATION_CACHE_DIR
+    if chosen is not None:
         return
     directory = cache_directory().parent / "compiled"
     try:

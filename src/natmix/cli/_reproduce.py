@@ -65,6 +65,12 @@ def table3(
             "these are read instead of --out; otherwise besides it, and what has finished there is not run.",
         ),
     ] = None,
+    together: Annotated[
+        bool | None,
+        typer.Option(
+            "--together/--apart", help="Seeds at once by vmap, or one by one; the faster if left out."
+        ),
+    ] = None,
     keep_checkpoints: Annotated[
         bool, typer.Option(help="Also of finished seeds, so that they can go on under higher limits.")
     ] = False,
@@ -98,7 +104,14 @@ def table3(
             check_possible(out)
             use_compilation_cache()
             elsewhere = collect(sources, codenames, names) if sources else None
-            report = _run(plan(codenames, names, *times), numbers, out, elsewhere, keep_checkpoints, quiet)
+            report = _run(
+                plan(codenames, names, times[0], times[1], together),
+                numbers,
+                out,
+                elsewhere,
+                keep_checkpoints,
+                quiet,
+            )
             shown = tuple(dict.fromkeys((*MAIN, *shown)))
             wanted = ALL if full else shown
             found = collect([out, *(sources or [])], wanted, (*PAPER, *HELD_OUT))

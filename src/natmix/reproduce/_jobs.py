@@ -39,12 +39,14 @@ class Job:
         problem: its name.
         max_seconds: per seed; None is the paper's own limit.
         max_run_seconds: per seed, without compilation.
+        together: whether its seeds run together; None for whatever is faster.
     """
 
     codename: str
     problem: str
     max_seconds: float | None = None
     max_run_seconds: float | None = None
+    together: bool | None = None
 
     @property
     def limits(self) -> Limits:
@@ -66,6 +68,7 @@ def plan(
     problems: Iterable[str] = PAPER,
     max_seconds: Mapping[str, float] | None = None,
     max_run_seconds: Mapping[str, float] | None = None,
+    together: bool | None = None,
 ) -> list[Job]:
     """SAMTRON first, quick problems first, without what the paper has no hyperparameters for.
 
@@ -74,17 +77,22 @@ def plan(
         problems: names.
         max_seconds: per seed, by problem; under "" for all others.
         max_run_seconds: the same without compilation.
+        together: whether the seeds of a job run together; None for whatever is faster.
     """
     wanted, where = set(candidates), set(problems)
     limits, running = max_seconds or {}, max_run_seconds or {}
     order = dict.fromkeys((*MAIN, *ALL))
     return [
-        Job(codename, problem, *(times.get(problem, times.get("")) for times in (limits, running)))
+        Job(codename, problem, _of(limits, problem), _of(running, problem), together)
         for codename in order
         if codename in wanted
         for problem in _QUICK_FIRST
         if problem in where and available(codename, problem)
     ]
+
+
+def _of(times: Mapping[str, float], problem: str) -> float | None:
+    return times.get(problem, times.get(""))
 
 
 def available(codename: str, problem: str) -> bool:

@@ -97,7 +97,13 @@ def _run_job(
         with lock(locks / job.name, wait=True):
             prepare(folder, config.to_json(), mine)
         outcome = runs.execute(
-            config, mine, folder, lambda n: _load(job.problem, n), watcher=watcher, keep_checkpoints=keep
+            config,
+            mine,
+            folder,
+            lambda n: _load(job.problem, n),
+            watcher=watcher,
+            keep_checkpoints=keep,
+            together=job.together,
         )
     report.interrupted = outcome.interrupted
     if outcome.failed:
