@@ -1,5 +1,7 @@
 """Estimators against closed forms, numerical integrals and the Monte-Carlo rate."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from helpers import draw, make_batch, random_mixture
 
 from natmix import Mixture
 from natmix.ng_estimators import More, Stein
+from natmix.sample_selectors import FromComponents
 
 ONE = jnp.asarray(1.0)
 PENALTY = jnp.asarray(30.0)
@@ -234,3 +237,30 @@ def test_zero_densities_push_a_component_inwards():
     G, g = natural(q, ng)
     assert float(G[0, 0, 0]) > 0  # more precise
     assert float(g[1, 0]) > 0  # mean moves by -g
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("reuse", [0.0, 1.0])
+def test_the_table_of_own_samples_changes_nothing(reuse, diagonal):
+    """Also with absent components between present ones, and among reused samples."""
+    mixture = random_mixture(3, 5, 4, diagonal=diagonal)
+    absent = jnp.asarray([0, 1, 0, 1, 0], bool)
+    mixture = Mixture(
+        jax.nn.log_softmax(jnp.where(absent, -jnp.inf, mixture.log_weights)), mixture.components
+    )
+    selector = FromComponents(desired_samples=13, reuse_ratio=reuse)
+    state = selector.init(mixture, needs_gradient=True)
+    ids = jnp.arange(5)
+    for iteration in map(jnp.asarray, (0, 1)):
+        draws = selector.ask(state, jax.random.key(int(iteration)), iteration, mixture, ids)
+        value, slope = jnp.sum(jnp.sin(draws.x), axis=1), jnp.cos(draws.x)
+        state, batch = selector.tell(state, draws, value, slope, iteration, mixture, jnp.asarray(30.0))
+    assert batch.own.shape == (5, 13)
+    np.testing.assert_array_equal(np.asarray(batch.own[1]), -1)
+    option = Stein(own_samples_only=True)
+    one = jnp.asarray(1.0)
+    table = option.estimate(None, mixture, batch, one, 30 * one)
+    dense = option.estimate(None, mixture, dataclasses.replace(batch, own=None), one, 30 * one)
+    np.testing.assert_array_equal(table.ok, ~absent)
+    for a, b in ((table.curvature, dense.curvature), (table.gradient, dense.gradient)):
+        np.testing.assert_allclose(np.asarray(a)[~absent], np.asarray(b)[~absent], rtol=1e-9, atol=1e-12)

@@ -55,6 +55,8 @@ class Batch(eqx.Module):
     zero: Bool[Array, " N"]
     """Valid rows with log p~ = -inf."""
     count: Count
+    own: Int[Array, "K n"] | None = None
+    """The rows that each component drew in this iteration, -1 for none; None if there is no such table."""
 
 
 class NaturalGradient(eqx.Module):

@@ -226,6 +226,17 @@ class AbstractGaussians(eqx.Module):
         moment, gradient = sum_blocks(block, (weights, x, gradients), kernel.rows_per_block(), count)
         return kernel.curvature(moment), self.pull(gradient)
 
+    def own_stein(
+        self, weights: Float[Array, "K n"], x: Float[Array, "K n D"], gradients: Float[Array, "K n D"]
+    ) -> tuple[Curvature, Float[Array, "K D"]]:
+        """As `stein`, when each component has samples of its own."""
+
+        def one(row: Self, w: Array, x: Array, v: Array) -> tuple[Array, Array]:
+            curvature, gradient = jax.tree.map(lambda a: a[None], row).stein(w[:, None], x, v)
+            return curvature[0], gradient[0]
+
+        return jax.vmap(one)(self, weights, x, gradients)
+
     def score_moments(
         self, weights: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> tuple[Curvature, Float[Array, "K D"]]:

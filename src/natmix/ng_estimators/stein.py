@@ -51,7 +51,12 @@ class Stein(AbstractNgEstimator):
         grad_ratio = jnp.where(batch.valid[:, None], batch.gradient - temperature * score, 0)
         weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
         inside, total = positive_and_total(weights, batch)
-        hessian, gradient = gaussians.stein(weights.values, batch.x, grad_ratio, batch.count)
+        if self.own_samples_only and batch.own is not None:
+            mine = batch.own >= 0
+            w = jnp.where(mine, jnp.take_along_axis(weights.values.T, batch.own, axis=1), 0)
+            hessian, gradient = gaussians.own_stein(w, batch.x[batch.own], grad_ratio[batch.own])
+        else:
+            hessian, gradient = gaussians.stein(weights.values, batch.x, grad_ratio, batch.count)
 
         def fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
             tiny = jnp.finfo(batch.x.dtype).tiny

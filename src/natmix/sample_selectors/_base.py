@@ -51,6 +51,11 @@ class AbstractSampleSelector(Option):
         """New samples, the rows they come from, and which of them are wanted."""
 
     @property
+    @abc.abstractmethod
+    def draws_per_row(self) -> int | None:
+        """The most new samples of one component, which lie side by side; None if there is no bound."""
+
+    @property
     def reused_per_row(self) -> int:
         """Slots of the ring per component row."""
         return math.floor(self.reuse_ratio * self.desired_samples)
@@ -140,7 +145,8 @@ class AbstractSampleSelector(Option):
             log_components = mixture.components.log_prob(x, count)
             keep = new & (log_density < jnp.inf)
             state = state.push(draws, log_density, gradient, keep, iteration)
-        return state, _batch(x, raw, slope, source, real, count, log_z, log_components, zero_penalty)
+        own = None if self.draws_per_row is None else _own_table(source, real, K, self.draws_per_row)
+        return state, _batch(x, raw, slope, source, real, count, log_z, log_components, zero_penalty, own)
 
 
 def _batch(
@@ -153,6 +159,7 @@ def _batch(
     log_z: Array,
     log_components: Array,
     zero_penalty: Array,
+    own: Array | None,
 ) -> Batch:
     valid = real & (raw < jnp.inf)  # NaN and +inf are not
     zero = valid & (raw == -jnp.inf)
@@ -174,7 +181,18 @@ def _batch(
         valid=valid,
         zero=zero,
         count=count,
+        own=own,
     )
+
+
+def _own_table(source: Int[Array, " N"], real: Bool[Array, " N"], K: int, n: int) -> Int[Array, "K n"]:
+    """Where each component's new samples are: side by side, in the order of the components."""
+    N = source.shape[0]
+    owner = jnp.where(real & (source >= 0), source, K)
+    first = jnp.full(K, N, jnp.int32).at[owner].min(jnp.arange(N, dtype=jnp.int32), mode="drop")
+    rows = first[:, None] + jnp.arange(n, dtype=jnp.int32)
+    mine = (rows < N) & (owner[jnp.minimum(rows, N - 1)] == jnp.arange(K)[:, None])
+    return jnp.where(mine, rows, -1)
 
 
 def _to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:

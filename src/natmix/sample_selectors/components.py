@@ -18,6 +18,10 @@ class FromComponents(AbstractSampleSelector):
     letter: ClassVar[str] = "M"
     title: ClassVar[str] = "Component-Based"
 
+    @property
+    def draws_per_row(self) -> int:
+        return self.max_draws(1)
+
     def max_draws(self, rows: int) -> int:
         return max(self.desired_samples, self.min_new_samples) * rows
 

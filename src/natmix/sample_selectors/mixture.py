@@ -25,6 +25,10 @@ class FromMixture(AbstractSampleSelector):
     letter: ClassVar[str] = "P"
     title: ClassVar[str] = "Mixture-Based"
 
+    @property
+    def draws_per_row(self) -> None:
+        return None
+
     def max_draws(self, rows: int) -> int:
         return max(self.desired_samples * (rows if self.per_component else 1), self.min_new_samples)
 
