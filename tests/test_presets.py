@@ -8,6 +8,7 @@ import pytest
 from natmix import GMMVI
 from natmix.presets import codenames, paper, problems
 from natmix.presets._paper import MOST_STORED, _rows
+from natmix.problems import load
 
 ALL = [(codename, problem) for codename in codenames() for problem in problems(codename)]
 ELEVEN = {
@@ -86,6 +87,17 @@ def test_the_numbers_of_one_row_as_printed():
     assert start.mean == (0.0,) * 10
     assert start.mean_scale == (1.0, *(0.2,) * 9)
     assert start.variance == (0.0625, *(0.0025,) * 9)
+
+
+@pytest.mark.parametrize("problem", sorted(problems("SAMTRON")))
+def test_problems_start_where_the_paper_does(problem):
+    loaded = load(problem)
+    starts = {
+        paper(codename, problem).start(loaded.dim)
+        for codename in codenames()
+        if problem in problems(codename)
+    }
+    assert starts == {loaded.start}
 
 
 def test_limits_are_the_papers():

@@ -43,7 +43,7 @@ def planar_robot(name: str, title: str, seed: int, dtype: Any, *, goals: int) ->
     """The robot with so many goals."""
     fn = PlanarRobot(jnp.asarray(GOALS[goals], dtype))
     target = JaxTarget(fn=fn, dim=LINKS, batched=True, batch_size=block_size(cpu=512, accelerator=16384))
-    variance = (0.25**2,) + 9 * (0.05**2,)
+    variance = (0.0625,) + 9 * (0.0025,)
     start = Start.build(LINKS, mean=0, mean_scale=PRIOR_STD, variance=variance)
     return Problem(name, title, target, target, start, secondary={"mmd": _secondary.mmd(name)})
 
