@@ -63,13 +63,22 @@ def test_lines_and_shades():
     ax.figure.canvas.draw()
 
 
+def test_labels_between_the_powers_of_ten_are_as_small_as_the_others():
+    ax = plot_learning_curves([run(seed(0, [200, 600], [4, 2]))])
+    ax.figure.canvas.draw()
+    between = [label for label in ax.get_xticklabels(minor=True) if label.get_text()]
+    assert between
+    assert {label.get_fontsize() for label in between} == {ax.get_yticklabels()[0].get_fontsize()}
+
+
 def test_runs_of_the_same_algorithm_are_told_apart():
     ax = plot_learning_curves([TWO, run(seed(0, [1, 5], [4, 2]), path="runs/b")])
     assert [line.get_label() for line in ax.get_lines()] == ["SAMTRON (a)", "SAMTRON (b)"]
 
 
 @pytest.mark.parametrize(
-    ("values", "scale"), [([500, 0.2], "log"), ([500, -0.01], "symlog"), ([500, 300], "linear")]
+    ("values", "scale"),
+    [([500, 0.2], "log"), ([500, -0.01], "symlog"), ([500, 300], "linear"), ([20_000, 11.4], "linear")],
 )
 def test_the_scale_suits_the_values(values, scale):
     assert plot_learning_curves([run(seed(0, [1, 5], values))]).get_yscale() == scale

@@ -24,6 +24,7 @@ COLOURS = ("#1f5f99", "#e4622b", "#2f8f5b", "#8a4fa3", "#b8860b", "#c2416b", "#4
 _POINTS = 200
 _LOG_RATIO = 30.0  # with more than this between best and worst a logarithmic axis shows more
 _NEAR_ZERO = 0.1
+_SMALL = 1.0  # above it a logarithmic axis hides the differences that count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:
     """Show the end of every curve in full; the steep beginning may leave the picture."""
     lowest = min(curve.low.min() for curve in curves)
     highest = max(curve.high.max() for curve in curves)
-    if lowest > -_NEAR_ZERO and highest > _LOG_RATIO * max(lowest, _NEAR_ZERO):
+    if -_NEAR_ZERO < lowest < _SMALL and highest > _LOG_RATIO * max(lowest, _NEAR_ZERO):
         if lowest > 0:
             ax.set_yscale("log")
         else:  # a normalised target, whose best -ELBO is 0 up to noise

@@ -69,6 +69,7 @@ def figure_of(ax: "Axes") -> "Figure":
 def tidy(ax: "Axes") -> None:
     """Quiet frame and ticks, so that the data stand out."""
     ax.tick_params(colors=INK, labelsize=8, length=3, width=0.6)
+    ax.tick_params(which="minor", colors=INK, labelsize=8)
     for side in ax.spines.values():
         side.set(color=FRAME, linewidth=0.8)
     for label in (ax.xaxis.label, ax.yaxis.label):
