@@ -79,6 +79,8 @@ def test_it_is_what_the_single_metrics_say():
     target = problem().reference
     assert values["neg_elbo"] == pytest.approx(neg_elbo(Q, target, key).value, rel=1e-12)
     assert values["log_evidence"] == pytest.approx(log_evidence(Q, target, key).value, rel=1e-10)
+    x = Q.sample(jax.random.split(key)[0], 2000)  # those of the others
+    assert values["entropy"] == pytest.approx(-float(jnp.mean(Q.log_prob(x))), rel=1e-10)
     assert _padded(Q).num_components == 4
     assert _padded(P).num_components == 2
     assert all_metrics(problem(), random_mixture(5, 1, 3), 0)["entropy_se"] == 0

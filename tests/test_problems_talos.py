@@ -264,6 +264,13 @@ def test_number_of_points_changes_nothing(n):
     np.testing.assert_allclose(gradient[-3:] / scale, few.gradient / scale, atol=2e-6)
 
 
+def test_full_turns_of_the_base_change_nothing():
+    x = random_poses(17, 5)
+    for turned in range(31, 34):
+        other = x + 6 * np.pi * (np.arange(DIM) == turned)
+        np.testing.assert_allclose(evaluate()(other).log_density, evaluate()(x).log_density, rtol=1e-9)
+
+
 def test_any_shape_of_points():
     x = jnp.asarray(random_poses(14, 6))
     value = evaluate()(x).log_density

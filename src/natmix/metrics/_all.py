@@ -64,10 +64,10 @@ _FROM_TARGET = ("eubo", "forward_ess", "sliced_wasserstein")
 
 
 def _from_mixture(problem: "Problem", mixture: Mixture, key: PRNGKey, samples: int) -> dict[str, float]:
-    # The same key everywhere: the same samples, and programs compiled for them once.
+    # The same samples everywhere (the others split their key), and programs compiled for them once.
     elbo = neg_elbo(mixture, problem.reference, key, samples)
     evidence = log_evidence(mixture, problem.reference, key, samples)
-    spread = entropy(mixture, key, samples)
+    spread = entropy(mixture, jax.random.split(key)[0], samples)
     return {
         "neg_elbo": elbo.value,
         "neg_elbo_se": elbo.standard_error,

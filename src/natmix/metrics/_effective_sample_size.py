@@ -24,7 +24,8 @@ def forward_effective_sample_size(mixture: Mixture, target: AbstractTarget, samp
     """ESS / n = 1 / (E_p[w] E_p[1 / w]), w = p~ / q, from samples of the target.
 
     The same number as the reverse one in the limit, because E_q[w^2] / Z^2 = E_p[w] / Z and
-    E_p[1 / w] = 1 / Z, but estimated where the target is: near 0 if the mixture has missed a mode.
+    E_p[1 / w] = 1 / Z, but estimated where the target is: near 0 if the mixture has missed a mode, or if
+    the target's tails are heavier than those of Gaussians (stm).
     """
     log_w = at_target_samples(mixture, target, samples).log_w
     if np.any(np.isinf(log_w)):  # a sample where one of the densities vanishes

@@ -92,6 +92,9 @@ class Talos(eqx.Module):
     0.02^2 I). Joint limits, and forward and sideways distance of the centre of mass from the left foot:
     soft uniforms. A pose x holds the angles of ``JOINTS``, and position and roll, pitch and yaw of the base.
 
+    As published, nothing bounds roll, pitch and yaw: the density repeats with every full turn and cannot be
+    normalised. So log Z is infinite, and the ELBO grows with the number of turns that a mixture covers.
+
     Attributes:
         low: lower joint limits.
         high: upper joint limits.
