@@ -84,6 +84,14 @@ def test_the_scale_suits_the_values(values, scale):
     assert plot_learning_curves([run(seed(0, [1, 5], values))]).get_yscale() == scale
 
 
+def test_a_late_drop_does_not_hide_the_end():
+    late = run(seed(0, [1, 2, 900, 950, 1000], [4e4, 4e4, 79, 78.5, 78]))
+    low, high = plot_learning_curves([late]).get_ylim()
+    assert low < 78 < 78.5 < high < 100
+    stays = run(seed(0, [1, 2], [4e4, 78]), seed(1, [1, 2], [5e4, 4e4]))
+    assert plot_learning_curves([stays]).get_ylim()[1] > 4e4  # the end of every curve is shown
+
+
 def test_a_row_of_pictures_per_problem():
     figure = plot_comparison([TWO, run(seed(0, [1, 5], [4, 2]), problem="wine")])
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["gmm2", "gmm2", "wine", "wine"]

@@ -24,6 +24,7 @@ COLOURS = ("#1f5f99", "#e4622b", "#2f8f5b", "#8a4fa3", "#b8860b", "#c2416b", "#4
 _POINTS = 200
 _LOG_RATIO = 30.0  # with more than this between best and worst a logarithmic axis shows more
 _NEAR_ZERO = 0.1
+_STEEP = 10.0
 _SMALL = 1.0  # above it a logarithmic axis hides the differences that count
 
 
@@ -129,8 +130,12 @@ def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:
         else:  # a normalised target, whose best -ELBO is 0 up to noise
             ax.set_yscale("symlog", linthresh=_NEAR_ZERO)
         return
-    # From the middle of the (logarithmic) axis on.
-    top = max(curve.high[len(curve.high) // 2 :].max() for curve in curves)
+    # From the middle of the (logarithmic) axis on, or later while what remains is still steep.
+    start = _POINTS // 2
+    top = max(curve.high[start:].max() for curve in curves)
+    while start < _POINTS - 1 and top - lowest > _STEEP * max(abs(lowest), _SMALL):
+        start = (start + _POINTS) // 2
+        top = max(curve.high[start:].max() for curve in curves)
     margin = 0.06 * max(top - lowest, 1e-3 * max(abs(lowest), 1.0))
     ax.set_ylim(lowest - margin, top + margin)
 
