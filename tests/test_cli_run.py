@@ -150,6 +150,7 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
         (["gmm2", "--set", "sample_selector.desired_samples=1.5"], "must be a whole number"),
         (["gmm2", "--set", "sample_selector.desired_samples"], "--set takes module.option=value"),
         (["gmm2", "--set", "sample_selector=3"], "name an option of sample_selector"),
+        (["gmm2", "--set", "temperature.low=1"], "temperature has no options"),
         (["gmm2", "--set", "temperature=-1"], "temperature must lie in"),
         (["gmm2", "--set", "problem.colour=blue"], "gmm2 has no option 'colour'"),
     ],
@@ -269,6 +270,42 @@ def test_show_an_unfinished_run(copy, monkeypatch):
     assert "unfinished" in outcome.stdout
 
 
+def test_no_number_is_cut_short(copy, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    for seed in range(2, 12):
+        shutil.copytree(copy / "seed-1", copy / f"seed-{seed}")
+    shown = natmix("show", copy).stdout
+    compared = natmix("compare", copy, "--target", "1e6", "--out", tmp_path / "x.png").stdout
+    assert "…" not in shown + compared
+    assert {"detected_modes", "lowest", "highest"} <= set(shown.split())
+    assert str(copy) in compared
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", b'{"format": 1}'),
+        ("config.json", b"\x80"),
+        ("seed-0/final.json", b"{}"),
+        ("seed-0/metrics.jsonl", b"nonsense"),
+        ("seed-0/metrics.jsonl", b'{"seconds": 1}\n{}'),
+    ],
+)
+def test_a_damaged_file_is_named(name, content, copy, tmp_path):
+    (copy / name).write_bytes(content)
+    outcome = natmix("compare", copy, "--out", tmp_path / "x.png", "--target", 1)
+    assert_one_sentence(outcome, f"{copy / name} is damaged")
+
+
+@pytest.mark.parametrize("name", ["trace.npz", "weights.npz"])
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 cut short"])
+def test_damaged_arrays_are_named(name, content, copy):
+    (copy / "seed-0" / name).write_bytes(content)
+    seed = runs.load_run(copy).seeds[0]
+    with pytest.raises(ValueError, match=f"{name} is damaged"):
+        getattr(seed, name.removesuffix(".npz"))
+
+
 @pytest.mark.parametrize("command", ["show", "compare"])
 def test_what_is_no_run_gets_one_sentence(command, tmp_path):
     assert_one_sentence(natmix(command, tmp_path / "nothing"), "There is no run directory")
@@ -314,6 +351,8 @@ def test_compare_without_matplotlib_keeps_the_table(finished, monkeypatch, tmp_p
         (78.0012, 0.0123, "78.001 ± 0.012"),
         (1423.12, 3.4, "1423.1 ± 3.4"),
         (1.0, 0.0, "1 ± 0"),
+        (-4e-9, 2e-9, "-4e-09 ± 2e-09"),
+        (585.1, 2e-9, "585.100000 ± 2e-09"),
         (float("inf"), 0.1, "inf"),
         (float("nan"), None, "nan"),
     ],
@@ -324,7 +363,9 @@ def test_numbers(value, error, text):
 
 def test_mean_with_its_standard_error():
     assert mean_and_error([1.0, 3.0, None]) == "2.0 ± 1.0"
-    assert mean_and_error([4.0]) == "4"
+    assert mean_and_error([4.0]) == "4.00"
+    assert mean_and_error([1423.12]) == "1423.12"
+    assert mean_and_error([0.00153]) == "0.00153"
     assert mean_and_error([]) == ""
 
 

@@ -33,6 +33,7 @@ from natmix.report._planar_robot import families
 from natmix.report._run_figures import figures_of
 from natmix.report._style import COMPONENT, KNOWN, PALETTE, shades
 from natmix.runs import WeightHistory
+from natmix.runs._load import LOOK_NUMBERS
 
 
 @pytest.fixture(autouse=True)
@@ -418,6 +419,7 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
         "problem": {"name": problem, "options": {}},
         "algorithm": {"codename": "SAMTRON", "settings": {}},
         "dtype": dtype,
+        **dict.fromkeys(("start", "preset", "covariance", "limits")),
         "seeds": list(seeds),
     }
     path.mkdir()
@@ -434,7 +436,10 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
         np.savez(folder / "weights.npz", **history(20).arrays())
         if finished:
             mixture.save(folder / "mixture.safetensors")
-            (folder / "final.json").write_text(json.dumps({"neg_elbo": 5.0 / 8 + seed}))
+            final = dict.fromkeys((*LOOK_NUMBERS, "stopped", "limits", "device"), 1) | {
+                "neg_elbo": 5.0 / 8 + seed
+            }
+            (folder / "final.json").write_text(json.dumps(final))
     return path
 
 

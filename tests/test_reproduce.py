@@ -244,15 +244,15 @@ def test_seeds_as_one_types_them():
 
 def test_a_seed_found_twice_counts_once(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
-    write_run(one / "r", "SAMTRON", "gmm20", {0: [(50, 0.1)], 1: [(50, 0.2)], 2: [(500, 0.3)]})
-    more = {0: [(80, 0.5)], 1: [(20, 0.6)], 2: [(5, 0.7)], 3: [(5, 0.8)]}
+    write_run(one / "r", "SAMTRON", "gmm20", {0: [(90, 0.1)], 1: [(9, 3), (50, 0.2)], 2: [(500, 0.3)]})
+    more = {0: [(9, 3), (80, 0.5)], 1: [(70, 0.6)], 2: [(5, 0.7)], 3: [(5, 0.8)]}
     write_run(two / "x" / "r", "SAMTRON", "gmm20", more)
     unfinish(one / "r", 2)
     found = reproduce.collect([one, two, one], ["SAMTRON"], ["gmm20"])
     run = found.runs["SAMTRON", "gmm20"]
     assert {n: seed.final["neg_elbo"] for n, seed in run.finished.items()} == {0: 0.5, 1: 0.2, 2: 0.7, 3: 0.8}
     assert len(found.notes) == 3
-    assert "the one in two/x/r (finished, 80 s) counts, not one/r (finished, 50 s)" in found.notes[0]
+    assert "the one in two/x/r (finished, 80 s) counts, not one/r (finished, 90 s)" in found.notes[0]
     assert "not one/r (unfinished, 500 s)" in found.notes[2]
     assert found.finished("SAMTRON", "gmm20") == {0, 1, 2, 3}
     assert found.finished("SAMTRON", "wine") == set()

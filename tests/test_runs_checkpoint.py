@@ -9,7 +9,9 @@ from tiny_problem import tiny
 
 from natmix import GMMVI
 from natmix._run import Runner
+from natmix.runs._atomic import write_arrays
 from natmix.runs._checkpoint import load_state, save_state
+from natmix.runs._load import read_arrays
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -113,3 +115,14 @@ def test_names_say_what_is_inside(tmp_path):
     save_state(tmp_path / "s", algorithm.init(0, mixture, prior), {})
     with safe_open(tmp_path / "s", framework="numpy") as file:
         assert {".key", ".iteration", ".mixture.log_weights"} <= set(file.keys())
+
+
+def test_arrays_are_written_alike_by_any_numpy(tmp_path, monkeypatch):
+    new = np.savez_compressed
+
+    def savez_compressed(file, *args, **arrays):  # before 2.2 it knew no allow_pickle
+        new(file, *args, **{f"_{name}" if name == "allow_pickle" else name: a for name, a in arrays.items()})
+
+    monkeypatch.setattr(np, "savez_compressed", savez_compressed)
+    write_arrays(tmp_path / "a.npz", {"x": np.arange(3)})
+    assert list(read_arrays(tmp_path / "a.npz")) == ["x"]

@@ -23,12 +23,11 @@ def compare(
 ) -> None:
     """Compare runs: final numbers as a table, learning curves as a picture."""
     with one_sentence():
-        from rich.console import Console
-
+        from natmix.cli._console import print_table
         from natmix.runs import load_run
 
         runs = [load_run(path) for path in paths]
-        Console(highlight=False, markup=False).print(_table(runs, target))
+        print_table(_table(runs, target))
         if importlib.util.find_spec("matplotlib") is None:
             typer.echo("There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'")
             return
@@ -42,7 +41,7 @@ def _table(runs: "list[Run]", target: float | None) -> "Table":
     from natmix.cli._run_table import mean, mean_and_error
 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("run", overflow="fold")
+    table.add_column("run", no_wrap=True)
     table.add_column("problem", no_wrap=True)
     table.add_column("algorithm", no_wrap=True)
     for name in ("seeds", "-ELBO", "iters", "evals", "comps", "time (s)"):

@@ -27,6 +27,8 @@ def parse_overrides(settings: Iterable[str]) -> tuple[dict[str, Any], dict[str, 
             overrides.setdefault(module, {})[option] = _value(value, text)
         elif module in MODULES:
             raise ValueError(f"--set {text}: name an option of {module}, for example {_EXAMPLE}.")
+        elif module in _WHOLE_ALGORITHM:
+            raise ValueError(f"--set {text}: {module} has no options; write {module}=value.")
         else:
             raise ValueError(_unknown(module, text))
     return overrides, problem

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from natmix.reproduce import Collection, Job, Report
 
 _INTERRUPTED = 130
-_WIDTH = 110
 
 reproduce = typer.Typer(no_args_is_help=True)
 
@@ -168,15 +167,14 @@ def _command() -> str:
 def _show(found: "Collection", paths: list[Path], quiet: bool) -> None:
     if quiet:
         return
-    from rich.console import Console
+    from natmix.cli._console import console, print_table
 
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
-    console.print(_table(found))
+    print_table(_table(found))
     for note in found.notes:
-        console.print(note, soft_wrap=True)
-    console.print(f"Written: {', '.join(map(str, paths))}", soft_wrap=True)
+        console().print(note, soft_wrap=True)
+    console().print(f"Written: {', '.join(map(str, paths))}", soft_wrap=True)
     if not any(path.suffix == ".png" for path in paths):
-        console.print(
+        console().print(
             "There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'",
             soft_wrap=True,
         )

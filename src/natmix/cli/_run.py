@@ -123,16 +123,14 @@ def _name(config: Any) -> str:
 
 
 def _report(outcome: Any, quiet: bool) -> None:
-    from rich.console import Console
-
+    from natmix.cli._console import console, print_table
     from natmix.cli._run_table import failures, seeds_table
 
     if not quiet:
-        console = Console(highlight=False, markup=False)
-        console.print(seeds_table(outcome.run))
+        print_table(seeds_table(outcome.run))
         for line in failures(outcome.run):
-            console.print(line, soft_wrap=True)
-        console.print(f"The run is in {outcome.run.path}", soft_wrap=True)
+            console().print(line, soft_wrap=True)
+        console().print(f"The run is in {outcome.run.path}", soft_wrap=True)
     if outcome.interrupted:
         typer.echo("natmix: interrupted; the same command goes on from there.", err=True)
         raise typer.Exit(_INTERRUPTED)

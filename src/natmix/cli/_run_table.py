@@ -1,7 +1,7 @@
 """The seeds of a run as tables."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ _STOPPED = {
     "max_evaluations": "evals",
     "max_iterations": "iters",
 }
+_FEW = 3  # seeds that have columns of their own
+_MOST_DIGITS = 6
 
 
 def seeds_table(run: Run) -> Table:
@@ -49,7 +51,10 @@ def seeds_table(run: Run) -> Table:
 
 
 def metrics_table(run: Run) -> Table | None:
-    """One row per metric, one column per seed and one for the mean; None if there are no metrics."""
+    """One row per metric; None if there are no metrics.
+
+    Columns are the mean and the seeds, of which only the lowest and highest number if they are many.
+    """
     finals = {n: seed.final for n, seed in run.finished.items() if seed.final is not None}
     names = [
         name
@@ -62,10 +67,12 @@ def metrics_table(run: Run) -> Table | None:
     table.add_column("metric")
     if len(finals) > 1:
         table.add_column("mean", justify="right", no_wrap=True)
-    for n in finals:
-        table.add_column(f"seed {n}", justify="right", no_wrap=True)
+    few = len(finals) <= _FEW
+    for title in [f"seed {n}" for n in finals] if few else ["lowest", "highest"]:
+        table.add_column(title, justify="right", no_wrap=True)
     for name in names:
-        cells = [number(final.get(name), final.get(f"{name}_se")) for final in finals.values()]
+        shown = finals.values() if few else _extremes(name, finals.values())
+        cells = [number(final.get(name), final.get(f"{name}_se")) for final in shown]
         average = [mean_and_error([f.get(name) for f in finals.values()])] if len(finals) > 1 else []
         table.add_row(name, *average, *cells)
     return table
@@ -80,8 +87,10 @@ def mean_and_error(values: Sequence[Any]) -> str:
     """Mean ± standard error of what is known."""
     known = _known(values)
     n = len(known)
-    if n < 2:
-        return mean(values)
+    if n == 0:
+        return ""
+    if n == 1:  # without an error to tell which digits count
+        return f"{known[0]:.2f}" if abs(known[0]) >= 1 else f"{known[0]:.3g}"
     return number(float(known.mean()), float(known.std(ddof=1)) / math.sqrt(n))
 
 
@@ -100,12 +109,24 @@ def number(value: Any, error: float | None = None) -> str:
         return _short(value)
     if error == 0:
         return f"{value:.6g} ± 0"
-    digits = min(6, max(0, 1 - math.floor(math.log10(error))))
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    if digits > _MOST_DIGITS:
+        return f"{value:.3g} ± {error:.2g}" if abs(value) < 1 else f"{value:.{_MOST_DIGITS}f} ± {error:.2g}"
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
 def _known(values: Sequence[Any]) -> np.ndarray:
-    return np.array([v for v in values if isinstance(v, (int, float)) and not math.isnan(v)], float)
+    return np.array([v for v in values if _is_known(v)], float)
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not math.isnan(value)
+
+
+def _extremes(name: str, finals: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The final numbers of the seeds with the lowest and the highest value of a metric."""
+    known = sorted((final for final in finals if _is_known(final.get(name))), key=lambda final: final[name])
+    return [known[0], known[-1]] if known else [{}, {}]
 
 
 def _short(value: float) -> str:

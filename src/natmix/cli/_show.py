@@ -16,29 +16,28 @@ if TYPE_CHECKING:
 def show(path: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]) -> None:
     """Show what a run is, how its seeds ended, and their metrics."""
     with one_sentence():
-        from rich.console import Console
-
+        from natmix.cli._console import console, print_table
         from natmix.cli._run_table import failures, metrics_table, seeds_table
         from natmix.runs import load_run
 
         run = load_run(path)
-        console = Console(highlight=False, markup=False)
-        console.print(_facts(run))
-        console.print()
-        console.print(seeds_table(run))
+        where = console()
+        where.print(_facts(run))
+        where.print()
+        print_table(seeds_table(run))
         metrics = metrics_table(run)
         if metrics is not None:
-            console.print()
-            console.print(metrics)
+            where.print()
+            print_table(metrics)
         for line in (*failures(run), *_remarks(run)):
-            console.print(line, soft_wrap=True)
+            where.print(line, soft_wrap=True)
 
 
 def _facts(run: "Run") -> "Table":
     from rich.table import Table
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
+    table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     config, start = run.config, run.config["start"]
     options = "".join(f", {k} = {v}" for k, v in config["problem"]["options"].items())

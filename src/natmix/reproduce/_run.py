@@ -20,6 +20,7 @@ from natmix.runs import Limits, RunConfig, Watcher
 from natmix.runs._config import differences
 from natmix.runs._directory import _MAY_DIFFER, CONFIG, SeedFiles, _mismatch, prepare, read_json
 from natmix.runs._execute import _finished
+from natmix.runs._load import read_final
 
 DTYPE = "float32"
 
@@ -154,10 +155,8 @@ def _todo(
 
 def _standing(folder: Path, seed: int, limits: Limits) -> str:
     """Whether a seed is done, still to do, or ended short of these limits and cannot go on."""
-    final = SeedFiles(folder, seed).final
-    if not final.is_file():
+    if read_final(SeedFiles(folder, seed).final) is None:  # a damaged file is an error
         return "todo"
-    read_json(final)  # a damaged file is an error
     try:
         return "done" if _finished(folder, seed, limits) else "todo"
     except ValueError:

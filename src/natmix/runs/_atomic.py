@@ -36,4 +36,5 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """A compressed ``.npz``."""
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **dict(arrays))
+        # NumPy 2.0 and 2.1 would store allow_pickle=False as one more array.
+        np.savez_compressed(file, **dict(arrays))  # type: ignore[arg-type]

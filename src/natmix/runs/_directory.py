@@ -104,7 +104,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or no text
         raise ValueError(f"{path} is damaged: {error}.") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path} is damaged: it holds no JSON object.")

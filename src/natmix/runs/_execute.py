@@ -20,9 +20,9 @@ from natmix.runs._checkpoint import stored_iterations
 from natmix.runs._choice import Choice
 from natmix.runs._clock import Clock
 from natmix.runs._config import Limits, RunConfig
-from natmix.runs._directory import ENVIRONMENT, SeedFiles, prepare, read_json
+from natmix.runs._directory import ENVIRONMENT, SeedFiles, prepare
 from natmix.runs._environment import environment
-from natmix.runs._load import Run, load_run
+from natmix.runs._load import Run, load_run, read_final
 from natmix.runs._seed import CHECKPOINT_SECONDS, SeedJob, Snapshot
 from natmix.runs._stepper import Alone, Stepper
 from natmix.runs._together import Together, obstacle
@@ -302,9 +302,9 @@ def _check_budget(config: RunConfig) -> None:
 def _finished(out: Path, seed: int, limits: Limits) -> bool:
     """Whether there is nothing left to do for a seed under these limits."""
     files = SeedFiles(out, seed)
-    if not files.final.is_file():
+    final = read_final(files.final)
+    if final is None:
         return False
-    final = read_json(files.final)
     if final["limits"] == dataclasses.asdict(limits) or _reached(final, limits):
         return True
     if not files.checkpoint.is_file():

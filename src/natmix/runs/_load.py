@@ -3,6 +3,9 @@
 import dataclasses
 import functools
 import json
+import zipfile
+import zlib
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,20 @@ LOOK_NUMBERS = (
     "invalid_share",
 )
 """What a look writes down."""
+
+_CONFIG_NUMBERS = ("problem", "algorithm", "start", "preset", "covariance", "dtype", "limits", "seeds")
+_FINAL_NUMBERS = (
+    "neg_elbo",
+    "neg_elbo_se",
+    "iterations",
+    "evaluations",
+    "seconds",
+    "compile_seconds",
+    "components",
+    "stopped",
+    "limits",
+    "device",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +98,7 @@ class StoredSeedRun(SeedRun):
 
     @functools.cached_property
     def final(self) -> dict[str, Any] | None:  # type: ignore[override]
-        return _json_or_none(self._files.final)  # type: ignore[attr-defined]
+        return read_final(self._files.final)  # type: ignore[attr-defined]
 
     @functools.cached_property
     def failure(self) -> dict[str, Any] | None:  # type: ignore[override]
@@ -132,6 +149,7 @@ def load_run(path: str | Path) -> Run:
         raise ValueError(
             f"{path} was written by another version of natmix, whose format this one cannot read."
         )
+    _check_complete(path / CONFIG, config, _CONFIG_NUMBERS)
     seeds: dict[int, SeedRun] = {n: StoredSeedRun(SeedFiles(path, n), n) for n in seeds_in(path)}
     return Run(path, config, _json_or_none(path / ENVIRONMENT) or {}, seeds)
 
@@ -146,12 +164,17 @@ def read_looks(path: Path) -> list[dict[str, Any]]:
     """The looks in a file, one dictionary each."""
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}.") from error
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
     """The looks in a file, one array per name."""
     looks = read_looks(path)
+    for row in looks[1:]:
+        _check_complete(path, row, looks[0])
     return {name: np.array([row[name] for row in looks]) for name in (looks[0] if looks else LOOK_NUMBERS)}
 
 
@@ -159,14 +182,34 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz``, none if it is not there yet."""
     if not path.is_file():
         return {}
-    with np.load(path) as file:
-        return dict(file)
+    try:
+        with np.load(path) as file:
+            return dict(file)
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: it is no .npz file with arrays.") from error
 
 
 def read_weights(path: Path) -> WeightHistory:
     """The weights over time, none if they are not there yet."""
     arrays = read_arrays(path)
-    return WeightHistory(**arrays) if arrays else WeightHistory.from_rows([])
+    if not arrays:
+        return WeightHistory.from_rows([])
+    _check_complete(path, arrays, (f.name for f in dataclasses.fields(WeightHistory)))
+    return WeightHistory(**arrays)
+
+
+def read_final(path: Path) -> dict[str, Any] | None:
+    """A seed's final numbers, None if they are not there yet."""
+    final = _json_or_none(path)
+    if final is not None:
+        _check_complete(path, final, _FINAL_NUMBERS)
+    return final
+
+
+def _check_complete(path: Path, found: Container[str], needed: Iterable[str]) -> None:
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise ValueError(f"{path} is damaged: there is no {missing[0]!r} in it.")
 
 
 def _json_or_none(path: Path) -> dict[str, Any] | None:

@@ -1,0 +1,18 @@
+"""Tables with all their digits, however narrow the terminal."""
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+
+def console() -> Console:
+    """Where commands print their results."""
+    return Console(highlight=False, markup=False)
+
+
+def print_table(table: Table) -> None:
+    """Print a table in its own width: a long line that wraps is better than a number cut short."""
+    where = console()
+    wide = where.options.update(max_width=10_000)
+    where.width = max(where.width, Measurement.get(where, wide, table).maximum)
+    where.print(table)
