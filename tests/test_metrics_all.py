@@ -126,3 +126,12 @@ def test_reference_samples_of_another_target_are_not_used(cache):
     values = all_metrics(target, q, 0)
     assert "another target" in values.missing["eubo"]
     assert "eubo" not in values
+
+
+def test_what_would_be_infinite_is_left_out_with_the_reason():
+    values = all_metrics(load("stm3"), Q, 0)
+    for name in FROM_TARGET - {"eubo_se"}:
+        assert name not in values
+        assert "variance" in values.missing[name]
+    assert "eubo_se" not in values
+    assert "log_evidence" in values

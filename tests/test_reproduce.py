@@ -21,10 +21,10 @@ from natmix.reproduce import _format
 from natmix.reproduce._accuracy import seen_accuracy
 from natmix.reproduce._commands import run_commands
 from natmix.reproduce._jobs import parse_candidates, parse_problems, parse_times
-from natmix.reproduce._lock import lock
 from natmix.reproduce._ordering import ordering
 from natmix.reproduce._summary import Statistic, summarise
 from natmix.runs import load_run
+from natmix.runs._lock import lock
 
 COLUMNS = (
     "algorithm,problem,seeds,neg_elbo_mean,neg_elbo_3se,paper_mean,paper_3se,"

@@ -17,8 +17,9 @@ from tiny_problem import SMALL, TRACES, tiny
 from natmix import Mixture, runs
 from natmix._run import CHUNK
 from natmix.runs import Limits, load_run
-from natmix.runs._execute import Silence
+from natmix.runs._execute import LOCKS, Silence
 from natmix.runs._history import MOST_ROWS, WeightRecorder
+from natmix.runs._lock import lock
 from natmix.runs._stepper import Alone
 from natmix.targets import TargetError
 
@@ -437,3 +438,10 @@ def test_absent_components_have_no_weight():
     assert again.history().at(-1)[0].tolist() == [2, 4]
     assert not again.due(3)
     assert again.due(4)
+
+
+def test_two_processes_do_not_run_the_same_seed(tmp_path):
+    with lock(tmp_path / "run" / LOCKS / "seed-1", wait=False) as mine:
+        assert mine
+        with pytest.raises(ValueError, match=r"Seed 1 .* being run by another process"):
+            execute(tmp_path / "run", (0, 1))

@@ -256,6 +256,15 @@ def test_a_failing_seed_leaves_the_group(apart, tmp_path):
     assert_runs_agree(tmp_path / "run", apart, (0, 1))
 
 
+def test_a_group_that_breaks_goes_on_apart_unless_together_was_asked_for(apart, tmp_path, monkeypatch):
+    monkeypatch.setattr(choice, "faster_together", lambda *_: True)
+    monkeypatch.setattr(Together, "advance", lambda *_: (_ for _ in ()).throw(RuntimeError("out of memory")))
+    outcome = execute(tmp_path / "run", together=None)
+    assert outcome.failed == ()
+    assert_runs_agree(tmp_path / "run", apart)
+    assert execute(tmp_path / "other", together=True).failed == SEEDS
+
+
 def test_a_group_that_has_grown_too_large_goes_on_apart(apart, tmp_path, monkeypatch):
     monkeypatch.setattr(choice, "faster_together", lambda algorithm, rows, dim, seeds: rows <= 4)
     monkeypatch.setattr("natmix.runs._seed.initial_capacity", lambda algorithm, components: 4)

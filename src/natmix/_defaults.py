@@ -87,7 +87,8 @@ def _for_target(
     wanted: dict[str, dict[str, Any]] = {"sample_selector": {"desired_samples": samples}}
     if options["component_adaptation"] is Vips:
         # A component soon leaves the wide start; fresh draws from there keep finding what it missed.
-        fresh = 1000 if target.inside_jax else samples
+        # The more dimensions the rarer are places that only a missing mode explains.
+        fresh = int(np.clip(250 * target.dim, 1000, 5000)) if target.inside_jax else samples
         wanted["component_adaptation"] = {**ADAPTATION, "prior_candidates": fresh}
     out = dict(overrides)
     for module, defaults in wanted.items():

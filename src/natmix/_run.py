@@ -1,5 +1,6 @@
 """Run iterations in compiled chunks, growing the number of component rows when they fill up."""
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -72,6 +73,12 @@ def _compiled(plan: Plan, state: State) -> State:
     """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
     state, *_ = _chunk(plan, state)
     return jax.block_until_ready(state)
+
+
+def _try_to_compile(plan: Plan, state: State) -> None:
+    """In the background, where an error means nothing: if it comes again when it matters, it is raised."""
+    with contextlib.suppress(Exception):
+        _compiled(plan, state)
 
 
 @eqx.filter_jit
@@ -148,7 +155,7 @@ class Runner:
         if not wanted or not _compiles_ahead() or (self._ahead and self._ahead[0] == more):
             return
         larger = _resized(self.algorithm, state, more)
-        thread = threading.Thread(target=_compiled, args=(self._plan(0, 0), larger), name="natmix-compiler")
+        thread = threading.Thread(target=_try_to_compile, args=(self._plan(0, 0), larger))
         thread.start()
         self._ahead = (more, thread)
 

@@ -74,7 +74,8 @@ def _loaded(name: str) -> "Problem | str":
 def _known(problem: "Problem") -> str:
     parts = []
     if problem.log_evidence is not None:
-        parts.append(f"log Z = {problem.log_evidence:g}")
+        error = f" ± {problem.log_evidence_se:g}" if problem.log_evidence_se else ""
+        parts.append(f"log Z = {problem.log_evidence:g}{error}")
     if problem.modes is not None:
         parts.append("modes")
     if problem.sample is not None:

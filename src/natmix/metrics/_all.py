@@ -39,7 +39,7 @@ def all_metrics(problem: "Problem", mixture: Mixture, key: PRNGKey | int, sample
     From samples of the mixture: ``neg_elbo`` with ``zero_share`` and ``invalid_share``, ``entropy``,
     ``log_evidence``, ``reverse_ess``. From samples of the target, if the problem has a sampler or
     reference samples were made: ``forward_ess``, ``eubo``, ``sliced_wasserstein``. And the problem's own.
-    A metric that lacks a file is listed in ``missing`` with the reason.
+    A metric that lacks a file, or would be infinite, is listed in ``missing`` with the reason.
     """
     keys = jax.random.split(as_key(key), 4)
     mixture = _padded(mixture)
@@ -57,6 +57,9 @@ def all_metrics(problem: "Problem", mixture: Mixture, key: PRNGKey | int, sample
             values[name] = float(metric(mixture, jax.random.fold_in(keys[3], number)))
         except FileNotFoundError as error:
             missing[name] = str(error)
+    for name, reason in problem.infinite.items():
+        missing[name] = reason
+        values = {k: v for k, v in values.items() if k not in (name, f"{name}_se")}
     return Metrics(values, missing)
 
 

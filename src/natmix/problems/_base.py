@@ -66,10 +66,12 @@ class Problem(eqx.Module):
             ``target.fn``, so that the targets of several seeds share one compiled program.
         reference: what the ELBO is reported on; the full data where the target uses minibatches.
         start: where runs start.
-        log_evidence: log of the target's normaliser, where it is known.
+        log_evidence: log of the target's normaliser, where it is known; -ELBOs cannot lie below minus this.
+        log_evidence_se: its standard error where it was estimated (``natmix references``), 0 where exact.
         modes: centres of the target's modes, where they are known.
         sample: exact samples of the target, where they can be had.
         secondary: the problem's own measures of a mixture, by name.
+        infinite: metrics that would be estimates of something infinite here, by name, with the reason.
     """
 
     name: str = eqx.field(static=True)
@@ -78,9 +80,11 @@ class Problem(eqx.Module):
     reference: JaxTarget
     start: Start
     log_evidence: float | None = eqx.field(static=True, default=None)
+    log_evidence_se: float = eqx.field(static=True, default=0.0)
     modes: Float[Array, "M D"] | None = None
     sample: Sampler | None = eqx.field(static=True, default=None)
     secondary: dict[str, Metric] = eqx.field(static=True, default_factory=dict)
+    infinite: dict[str, str] = eqx.field(static=True, default_factory=dict)
 
     @property
     def dim(self) -> int:

@@ -22,6 +22,9 @@ PRIOR_STD = (1.0,) + 9 * (0.2,)
 GOAL_STD = 0.01
 GOALS = {1: ((7.0, 0.0),), 4: ((7.0, 0.0), (-7.0, 0.0), (0.0, 7.0), (0.0, -7.0))}
 
+LOG_EVIDENCE = {4: (-10.613, 0.004), 1: (-11.681, 0.004)}
+"""With standard errors, by the acceptance rate of exact rejection sampling: ``natmix references``."""
+
 
 class PlanarRobot(eqx.Module):
     """The log density of joint angles [N, 10].
@@ -45,7 +48,17 @@ def planar_robot(name: str, title: str, seed: int, dtype: Any, *, goals: int) ->
     target = JaxTarget(fn=fn, dim=LINKS, batched=True, batch_size=block_size(cpu=512, accelerator=16384))
     variance = (0.0625,) + 9 * (0.0025,)
     start = Start.build(LINKS, mean=0, mean_scale=PRIOR_STD, variance=variance)
-    return Problem(name, title, target, target, start, secondary={"mmd": _secondary.mmd(name)})
+    value, error = LOG_EVIDENCE[goals]
+    return Problem(
+        name,
+        title,
+        target,
+        target,
+        start,
+        log_evidence=value,
+        log_evidence_se=error,
+        secondary={"mmd": _secondary.mmd(name)},
+    )
 
 
 def end_position(x: Float[Array, "*N L"]) -> Float[Array, "*N 2"]:

@@ -82,6 +82,10 @@ def talos(seed: int = 0, dtype: Any = None, *, centre_of_mass: str = "published"
         reference=target,
         start=Start.build(DIM, 0.0, 1.0, 1.0),
         secondary={"entropy": _entropy, "feasible": _feasible_share(poses)},
+        infinite=dict.fromkeys(
+            ("log_evidence", "reverse_ess"),
+            "nothing bounds the base's turns, so the target has no normaliser",
+        ),
     )
 
 

@@ -15,12 +15,12 @@ from natmix import problems, runs
 from natmix.problems import Problem
 from natmix.reproduce._collect import Collection
 from natmix.reproduce._jobs import Job
-from natmix.reproduce._lock import lock
 from natmix.runs import Limits, RunConfig, Watcher
 from natmix.runs._config import differences
 from natmix.runs._directory import _MAY_DIFFER, CONFIG, SeedFiles, _mismatch, prepare, read_json
 from natmix.runs._execute import _finished
 from natmix.runs._load import read_final
+from natmix.runs._lock import lock
 
 DTYPE = "float32"
 

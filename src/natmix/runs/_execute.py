@@ -23,10 +23,14 @@ from natmix.runs._config import Limits, RunConfig
 from natmix.runs._directory import ENVIRONMENT, SeedFiles, prepare
 from natmix.runs._environment import environment
 from natmix.runs._load import Run, load_run, read_final
+from natmix.runs._lock import lock
 from natmix.runs._seed import CHECKPOINT_SECONDS, SeedJob, Snapshot
 from natmix.runs._stepper import Alone, Stepper
 from natmix.runs._together import Together, obstacle
 from natmix.targets import TargetError
+
+LOCKS = ".locks"
+"""In a run directory: who runs which seed."""
 
 
 class Watcher(Protocol):
@@ -114,7 +118,7 @@ def execute(
         write_json(out / ENVIRONMENT, environment())
     interrupt = Interrupt()
     work = _Work(config, out, load, watcher, checkpoint_seconds, keep_checkpoints, interrupt)
-    with interrupt.watching(), _stopping_when_asked(interrupt):
+    with _holding(out, todo), interrupt.watching(), _stopping_when_asked(interrupt):
         try:
             choice = Choice(config, together)
             rest = work.together(todo, choice) if choice.at_first(len(todo)) else todo
@@ -122,6 +126,19 @@ def execute(
         except KeyboardInterrupt:  # the second one, in the midst of a chunk: the last checkpoint holds
             interrupt.asked = True
     return Outcome(load_run(out), interrupt.asked, tuple(work.failed))
+
+
+@contextlib.contextmanager
+def _holding(out: Path, seeds: Sequence[int]) -> Iterator[None]:
+    """No other process may run these seeds meanwhile."""
+    with contextlib.ExitStack() as held:
+        for seed in seeds:
+            if not held.enter_context(lock(out / LOCKS / f"seed-{seed}", wait=False)):
+                raise ValueError(
+                    f"Seed {seed} in {out} is being run by another process; wait for it, or choose other "
+                    "--seeds or another --out."
+                )
+        yield
 
 
 class _Work:
@@ -181,7 +198,7 @@ class _Work:
                 return choice.still(stepper, states)
 
             if going_on([job.state for job in jobs]):
-                rest += self._run(jobs, stepper, going_on)
+                rest += self._run(jobs, stepper, going_on, may_part=choice.together is None)
             else:
                 rest += members
         return [seed for seed in seeds if seed in rest]
@@ -197,11 +214,12 @@ class _Work:
         jobs: Sequence[SeedJob],
         stepper: Stepper,
         going_on: Callable[[Sequence[State]], bool] = lambda states: True,
+        may_part: bool = False,
     ) -> list[int]:
         for job in jobs:
             job.progress.seeds_together = max(job.progress.seeds_together, len(jobs))
             self._watcher.began(job.seed, job.progress.iterations)
-        ended = _run_group(jobs, stepper, self._interrupt, self._watcher, self._keep, going_on)
+        ended = _run_group(jobs, stepper, self._interrupt, self._watcher, self._keep, going_on, may_part)
         self.failed += ended.failed
         return ended.unfinished
 
@@ -241,8 +259,13 @@ def _run_group(
     watcher: Watcher,
     keep: bool,
     going_on: Callable[[Sequence[State]], bool],
+    may_part: bool,
 ) -> _Ended:
-    """Run seeds side by side until all have stopped, or while they are to go on so."""
+    """Run seeds side by side until all have stopped, or while they are to go on so.
+
+    An error, for example of memory, fails the whole group; if it ``may_part`` its seeds go on apart, from
+    their last checkpoints.
+    """
     active = list(jobs)
     failed: list[int] = []
     while active and not interrupt.asked and going_on([job.state for job in active]):
@@ -253,6 +276,8 @@ def _run_group(
                 [job.state for job in active], iterations, [job.budget() for job in active]
             )
         except _FAILURES as error:  # it took the states of the whole group with it
+            if may_part:
+                return _Ended(failed, [job.seed for job in active])
             for job in active:
                 _fail(job, error, watcher)
             return _Ended([*failed, *(job.seed for job in active)], [])
