@@ -107,7 +107,8 @@ def assert_same_as_whole(out, whole, seed=0):
 def test_the_files_of_a_finished_run(whole):
     assert not whole.outcome.interrupted
     assert whole.outcome.failed == ()
-    assert {p.name for p in whole.out.iterdir()} == {"config.json", "environment.json", "seed-0", "seed-1"}
+    found = {p.name for p in whole.out.iterdir()}
+    assert found == {"config.json", "environment.json", "seed-0", "seed-1", LOCKS}
     names = {p.name for p in (whole.out / "seed-0").iterdir()}
     expected = {
         "metrics.jsonl",
@@ -441,7 +442,8 @@ def test_absent_components_have_no_weight():
 
 
 def test_two_processes_do_not_run_the_same_seed(tmp_path):
+    execute(tmp_path / "run", (0,), Limits(max_iterations=1))
     with lock(tmp_path / "run" / LOCKS / "seed-1", wait=False) as mine:
         assert mine
         with pytest.raises(ValueError, match=r"Seed 1 .* being run by another process"):
-            execute(tmp_path / "run", (0, 1))
+            execute(tmp_path / "run", (0, 1), Limits(max_iterations=1))
