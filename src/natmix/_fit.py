@@ -15,6 +15,7 @@ from natmix import _defaults
 from natmix._algorithm import GMMVI, State
 from natmix._codenames import MODULES
 from natmix._convergence import Best, Convergence
+from natmix._dtypes import float_type
 from natmix._evaluate import NO_ELBO, estimate_elbo, no_elbo
 from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
@@ -97,7 +98,7 @@ def fit(
     _check_names(overrides)
     region = _defaults.Region(init_mean, init_scale, init_covariance, box)
     kind = _kind(covariance, init_mixture)
-    dtype = _float_type(dtype, init_mixture)
+    dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
     dim = _dimension(dim, target, init_mixture)
     key_run, key_start, key_elbo = jax.random.split(_key(seed), 3)
     mixture = prior = None
@@ -465,22 +466,6 @@ def _start(
     if not region.given:
         return mixture, None
     return mixture, _defaults.start(dim, dtype, key, region, kind == "diagonal", 1)[1]
-
-
-def _float_type(dtype: Any, mixture: Mixture | None) -> Any:
-    if dtype is None:
-        return mixture.dtype if mixture is not None else jnp.result_type(float)
-    try:
-        wanted = jnp.dtype(dtype)
-    except TypeError:
-        wanted = None
-    if wanted not in (jnp.float32, jnp.float64):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype!r}.")
-    if wanted == jnp.float64 and not jax.config.read("jax_enable_x64"):
-        raise ValueError(
-            "dtype float64 needs jax.config.update('jax_enable_x64', True) before arrays are made."
-        )
-    return wanted
 
 
 def _key(seed: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from natmix._dtypes import float_type
 from natmix.problems._base import Problem
-from natmix.problems._setting import float_type
 from natmix.problems.gmm import gmm
 from natmix.problems.logistic_regression import (
     logistic_regression,

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from natmix._linalg import einsum
 from natmix._types import PRNGKey
 from natmix.gaussians import FullGaussians
-from natmix.problems._setting import block_size
+from natmix.problems._block_size import block_size
 
 
 class AbstractEllipticalMixture(eqx.Module):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from natmix._linalg import einsum
 from natmix.problems import _secondary
 from natmix.problems._base import Problem, Start
-from natmix.problems._setting import block_size
+from natmix.problems._block_size import block_size
 from natmix.targets import JaxTarget
 
 LINKS = 10

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from natmix._dtypes import float_type
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture
 from natmix.problems._base import Metric, Problem, Start
+from natmix.problems._block_size import block_size
 from natmix.problems._data import checked, find_file
 from natmix.problems._kinematics import (
     BASE_JOINTS,
@@ -21,7 +23,6 @@ from natmix.problems._kinematics import (
     Points,
     on_free_base,
 )
-from natmix.problems._setting import block_size, float_type
 from natmix.problems._soft_uniform import soft_uniform
 from natmix.problems._urdf import Robot, parse_urdf
 from natmix.targets import JaxTarget

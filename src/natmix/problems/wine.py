@@ -16,8 +16,8 @@ from natmix._linalg import einsum
 from natmix._types import PRNGKey
 from natmix.problems import _data, _secondary
 from natmix.problems._base import Problem, Start
+from natmix.problems._block_size import block_size
 from natmix.problems._minibatch import check_size, minibatch_rows
-from natmix.problems._setting import block_size
 from natmix.targets import JaxTarget
 
 FEATURES, HIDDEN = 11, 8

@@ -1,4 +1,4 @@
-"""What every problem decides from where and how it runs: the floating-point type and the block size."""
+"""The floating-point types a computation may have."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 
-def float_type(dtype: Any) -> Any:
-    """The floating-point type asked for; JAX's default if none is."""
+def float_type(dtype: Any, default: Any = None) -> Any:
+    """The type asked for, or the default, or JAX's own default."""
     if dtype is None:
-        return jnp.result_type(float)
+        return jnp.result_type(float) if default is None else default
     try:
         wanted = jnp.dtype(dtype)
     except TypeError:
@@ -21,8 +21,3 @@ def float_type(dtype: Any) -> Any:
             "dtype float64 needs jax.config.update('jax_enable_x64', True) before arrays are made."
         )
     return wanted
-
-
-def block_size(cpu: int, accelerator: int) -> int:
-    """Points evaluated at once: on a CPU what stays in its caches, elsewhere what fills the device."""
-    return cpu if jax.default_backend() == "cpu" else accelerator
