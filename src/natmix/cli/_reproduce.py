@@ -117,11 +117,12 @@ def table3(
             if report.interrupted:
                 typer.echo("natmix: interrupted; the same command goes on from there.", err=True)
                 raise typer.Exit(_INTERRUPTED)
+            if report.failed:
+                which = "; ".join(f"{name} {', '.join(map(str, s))}" for name, s in report.failed.items())
+                typer.echo(f"natmix: seeds that failed: {which}; the same command tries them again.", err=True)
         paths = write_table3(found, write, candidates=shown, full=full, command=_command())
     _show(found, paths, quiet)
     if report is not None and report.failed:
-        which = "; ".join(f"{name} {', '.join(map(str, s))}" for name, s in report.failed.items())
-        typer.echo(f"natmix: seeds that failed: {which}; the same command tries them again.", err=True)
         raise typer.Exit(1)
 
 
