@@ -119,7 +119,8 @@ def table3(
                 raise typer.Exit(_INTERRUPTED)
             if report.failed:
                 which = "; ".join(f"{name} {', '.join(map(str, s))}" for name, s in report.failed.items())
-                typer.echo(f"natmix: seeds that failed: {which}; the same command tries them again.", err=True)
+                again = "the same command tries them again"
+                typer.echo(f"natmix: seeds that failed: {which}; {again}.", err=True)
         paths = write_table3(found, write, candidates=shown, full=full, command=_command())
     _show(found, paths, quiet)
     if report is not None and report.failed:
