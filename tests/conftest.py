@@ -12,10 +12,13 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu
 os.environ.setdefault("NPROC", "1")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # no files left behind by commands
 
+import signal
+
 import jax
 import pytest
 
 jax.config.update("jax_enable_x64", True)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
 
 MAPS = Path("/proc/self/maps")
 

@@ -247,7 +247,7 @@ def bounded(edge, x):
     return jnp.where(edge < jnp.inf, box, half)
 
 
-@pytest.mark.parametrize("algorithm", ["SAMTRON", "ZAMTRON"])
+@pytest.mark.parametrize("algorithm", ["SAMTRON", pytest.param("ZAMTRON", marks=pytest.mark.slow)])
 def test_densities_of_zero(algorithm):
     """The fit concentrates where the density is positive, and says how much of it is not."""
     for edge, most, log_z in ((1.0, 0.05, 2 * np.log(2)), (np.inf, 0.02, np.log(np.pi))):

@@ -172,6 +172,7 @@ def test_another_fit_compiles_nothing(result, traces):
     assert again.elbo == result.elbo
 
 
+@pytest.mark.slow
 def test_growth_compiles_with_the_logarithm(traces):
     options = {
         **OPTIONS,

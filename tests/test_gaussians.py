@@ -76,6 +76,11 @@ def _stein(g: Any, d: Data) -> Any:
     return thin(A), a
 
 
+def _own_stein(g: Any, d: Data) -> Any:
+    A, a = g.own_stein(jnp.abs(d.y[..., 0]), d.y, jnp.sin(d.y))
+    return thin(A), a
+
+
 def _score_moments(g: Any, d: Data) -> Any:
     A, a = g.score_moments(d.w, d.x)
     return thin(A), a
@@ -124,6 +129,7 @@ OPERATIONS: dict[str, Callable[[Any, Data], Any]] = {
     "mixture_log_prob": lambda g, d: g.mixture_log_prob(d.log_weights, d.x),
     "mixture_score": lambda g, d: g.mixture_score(d.r, d.x),
     "stein": _stein,
+    "own_stein": _own_stein,
     "score_moments": _score_moments,
     "finite": lambda g, d: g.finite(),
     "take": lambda g, d: g.take(jnp.array([2, 0])).covariance(),

@@ -100,5 +100,6 @@ def test_log_density_is_differentiable_in_everything_both_ways():
         slow = jax.grad(total(WhitenedKernel), argnum)(g, x)
         fast = jax.grad(total(QuadraticKernel), argnum)(g, x)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10), slow, fast)
-    slow = jax.hessian(total(WhitenedKernel), 1)(g, x)
-    np.testing.assert_allclose(jax.hessian(total(QuadraticKernel), 1)(g, x), slow, rtol=1e-7, atol=1e-9)
+    directions = jax.tree.map(jnp.cos, (g, x))
+    slow = jax.jvp(total(WhitenedKernel), (g, x), directions)[1]
+    np.testing.assert_allclose(jax.jvp(total(QuadraticKernel), (g, x), directions)[1], slow, rtol=1e-8)

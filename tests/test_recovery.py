@@ -24,7 +24,7 @@ def recover(seed, K, D):
     return result, int(np.sum(gaps.min(axis=0) < 6 * np.sqrt(D)))
 
 
-@pytest.mark.parametrize(("D", "K"), [(2, 5), (10, 10)])
+@pytest.mark.parametrize(("D", "K"), [(2, 5), pytest.param(10, 10, marks=pytest.mark.slow)])
 def test_the_elbo_is_tight(D, K):
     result, modes = recover(0, K, D)
     assert modes == K
