@@ -12,7 +12,7 @@ from natmix._linalg import einsum, symmetrise, triangular_inverse, upper_cholesk
 from natmix.gaussians._base import AbstractGaussians
 from natmix.gaussians._kernels import AbstractKernel, QuadraticKernel, WhitenedKernel
 
-_CPU_QUADRATIC = 24
+_CPU_QUADRATIC = 40
 _ACCELERATOR_QUADRATIC = 64
 """Dimensions up to which products of coordinates beat whitened coordinates."""
 
