@@ -8,8 +8,8 @@ from safetensors import safe_open
 from tiny_problem import tiny
 
 from natmix import GMMVI
+from natmix._atomic import write_arrays
 from natmix._run import Runner
-from natmix.runs._atomic import write_arrays
 from natmix.runs._checkpoint import load_state, save_state
 from natmix.runs._load import read_arrays
 

@@ -20,7 +20,7 @@ from natmix._evaluate import NO_ELBO, estimate_elbo, no_elbo
 from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
 from natmix._result import Counts, Elbo, Result, Timings
-from natmix._run import ChunkResult, Runner, initial_capacity
+from natmix._run import ChunkResult, Runner, check_first, initial_capacity
 from natmix.component_adaptation.vips import Vips
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget, TargetError, as_target
@@ -207,7 +207,7 @@ class _Job:
         infos = chunk.infos
         n = len(infos["elbo"])
         if self.iterations == 0:
-            self._check_first(infos)
+            check_first(infos, "Start where the density is positive (init_mean, init_scale or box)")
         objective = self._objective(infos)
         seconds = np.linspace(before - self.started, after - self.started, n + 1)[1:]
         self.evaluations += int(infos["evaluations"].astype(np.int64).sum())
@@ -228,16 +228,6 @@ class _Job:
             errors = np.concatenate([c["elbo_se"] for c in new])
             self.convergence.saw(objective, int(self.state.births))
             self.best.saw(objective, errors, lambda: jax.device_get(self.state.mixture))
-
-    def _check_first(self, infos: dict[str, np.ndarray]) -> None:
-        asked, zeros, invalid = (int(infos[k][0]) for k in ("evaluations", "zeros", "invalid"))
-        if zeros + invalid == asked:
-            raise TargetError(
-                f"The target is not finite anywhere in the start region: of {asked} samples {zeros} have log "
-                f"density -inf and {invalid} NaN, +inf or a gradient that is not finite. Start where the "
-                "density is positive (init_mean, init_scale or box), or check the function.",
-                asked,
-            )
 
     def _objective(self, infos: dict[str, np.ndarray]) -> np.ndarray:
         """The ELBO with the entropy scaled by the temperature, which is what the algorithm maximises."""

@@ -1,7 +1,6 @@
 """Mixtures in safetensors files: arrays as they are, everything else as JSON in the header."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from natmix._atomic import replacing
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.mixture import Mixture
 
@@ -121,12 +121,8 @@ def _write(path: Path, data: bytes) -> None:
         raise FileNotFoundError(f"The folder {path.parent} does not exist; create it before saving.")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file to save to.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replacing(path) as temporary:
         temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path, arrays: bool = True) -> tuple[dict[str, str], dict[str, np.ndarray]]:

@@ -14,7 +14,7 @@ import numpy as np
 from natmix._algorithm import GMMVI, Info, State
 from natmix._records import Evaluation, Query
 from natmix._types import Count
-from natmix.targets import AbstractTarget
+from natmix.targets import AbstractTarget, TargetError
 
 CHUNK = 128
 """The most iterations between two looks of the host."""
@@ -220,3 +220,15 @@ def initial_capacity(algorithm: GMMVI, components: int) -> int:
     """Rows to start with: a power of two if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)
     return min(most, max(min_capacity(), 1 << (components - 1).bit_length()))
+
+
+def check_first(infos: dict[str, np.ndarray], advice: str) -> None:
+    """Raise, with advice, if the target was nowhere finite in the first iteration."""
+    asked, zeros, invalid = (int(infos[k][0]) for k in ("evaluations", "zeros", "invalid"))
+    if zeros + invalid == asked:
+        raise TargetError(
+            f"The target is not finite anywhere in the start region: of {asked} samples {zeros} have log "
+            f"density -inf and {invalid} NaN, +inf or a gradient that is not finite. {advice}, or check "
+            "the function.",
+            asked,
+        )

@@ -14,6 +14,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
+from natmix._atomic import replacing
+
 VARIABLE = "NATMIX_CACHE"
 
 
@@ -52,8 +54,10 @@ def save(
     data = write_tensors({"samples": np.ascontiguousarray(samples, dtype=np.float64)})
     digest = hashlib.sha256(data).hexdigest()
     text = json.dumps({"name": name, "sha256": digest, **info}, indent=1) + "\n"
-    _replace(folder / f"{name}.safetensors", data)
-    _replace(folder / f"{name}.json", text.encode())
+    with replacing(folder / f"{name}.safetensors") as temporary:
+        temporary.write_bytes(data)
+    with replacing(folder / f"{name}.json") as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return load(name, folder)
 
 
@@ -81,12 +85,3 @@ def load(name: str, directory: Path | None = None) -> Reference:
             f"make both anew with {again} --force."
         )
     return Reference(name, samples, digest, info)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from natmix._atomic import replacing
 from natmix.problems import PAPER
 from natmix.reproduce._collect import Collection
 from natmix.reproduce._jobs import HELD_OUT
 from natmix.reproduce._paper import paper_number
 from natmix.reproduce._summary import Summary, time_to
-from natmix.runs._atomic import replacing
 
 COLUMNS = (
     "algorithm",

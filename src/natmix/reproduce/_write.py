@@ -4,6 +4,7 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
+from natmix._atomic import replacing
 from natmix.reproduce._collect import Collection
 from natmix.reproduce._commands import run_commands
 from natmix.reproduce._csv import COLUMNS, seed_rows, table_rows, write_csv
@@ -12,7 +13,6 @@ from natmix.reproduce._full import full_markdown, full_rows
 from natmix.reproduce._markdown import table3
 from natmix.reproduce._paper import ALL, MAIN
 from natmix.reproduce._summary import Summary, summarise
-from natmix.runs._atomic import replacing
 from natmix.runs._directory import check_writable
 
 

@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from natmix._algorithm import GMMVI, State
+from natmix._atomic import replacing
 from natmix.mixture import Mixture
-from natmix.runs._atomic import replacing
 
 FORMAT = "natmix.State"
 VERSION = "1"

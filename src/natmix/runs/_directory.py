@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from natmix.runs._atomic import write_json
+from natmix._atomic import write_json
 from natmix.runs._config import differences
 
 CONFIG = "config.json"

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix._algorithm import State
+from natmix._atomic import write_arrays, write_json, write_lines
 from natmix._fit import _without_negligible
-from natmix._run import CHUNK, ChunkResult, initial_capacity
+from natmix._run import CHUNK, ChunkResult, check_first, initial_capacity
 from natmix.mixture import Mixture
 from natmix.problems._base import Problem
-from natmix.runs._atomic import write_arrays, write_json, write_lines
 from natmix.runs._checkpoint import load_state, save_state
 from natmix.runs._clock import Clock
 from natmix.runs._config import RunConfig
@@ -25,7 +25,6 @@ from natmix.runs._environment import device
 from natmix.runs._history import Trace, WeightHistory, WeightRecorder
 from natmix.runs._load import read_arrays, read_looks, read_weights
 from natmix.runs._look import FINAL_SAMPLES, SAMPLES, look
-from natmix.targets import TargetError
 
 logger = logging.getLogger("natmix")
 
@@ -157,7 +156,7 @@ class SeedJob:
         progress.compile_seconds += compiling
         if n:
             if progress.iterations == 0:
-                _check_first(chunk.infos)
+                check_first(chunk.infos, "Start where the density is positive")
             progress.iterations += n
             progress.evaluations += int(chunk.infos["evaluations"].astype(np.int64).sum())
             progress.components = int(chunk.infos["components"][-1])
@@ -335,12 +334,3 @@ FINAL_NUMBERS = (
     "missing_metrics",
 )
 """Names in ``final.json`` that are not metrics of the problem."""
-
-
-def _check_first(infos: dict[str, np.ndarray]) -> None:
-    asked, zeros, invalid = (int(infos[k][0]) for k in ("evaluations", "zeros", "invalid"))
-    if zeros + invalid == asked:
-        raise TargetError(
-            f"The target is not finite anywhere in the start region: of {asked} samples {zeros} have log "
-            f"density -inf and {invalid} NaN, +inf or a gradient that is not finite."
-        )
