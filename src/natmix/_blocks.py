@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
 from natmix._lockstep import most
 from natmix._types import Count, PyTree
@@ -66,6 +67,33 @@ def sum_blocks(
         return jax.tree.map(jnp.add, out, fn(*_block(padded, i * rows, rows)))
 
     return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
+
+
+def map_present(fn: Callable[..., PyTree], rows: PyTree, present: Bool[Array, " K"], batch: int) -> PyTree:
+    """Apply ``fn`` to the rows that are present, ``batch`` of them at once; zeros for the others."""
+    K = present.shape[0]
+    batch = min(batch, K)
+    front = jnp.argsort(~present, stable=True)
+    padded, blocks = _pad((jax.tree.map(lambda a: a[front], rows),), K, batch)
+    many = jax.vmap(fn)
+    out_type = jax.eval_shape(many, *_block(padded, 0, batch))
+    out = jax.tree.map(lambda a: jnp.zeros((blocks * batch, *a.shape[1:]), a.dtype), out_type)
+
+    def body(i: Count, out: PyTree) -> PyTree:
+        result = many(*_block(padded, i * batch, batch))
+        return jax.tree.map(lambda o, r: jax.lax.dynamic_update_slice_in_dim(o, r, i * batch, 0), out, result)
+
+    out = jax.lax.fori_loop(0, _trips(K, batch, jnp.sum(present, dtype=jnp.int32)), body, out)
+    back = jnp.argsort(front)
+    return jax.tree.map(lambda o: jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o[:K][back], 0), out)
+
+
+def batched_rows(elements: int) -> int:
+    """How many components to handle at once when each needs ``elements`` temporaries.
+
+    One on a CPU, which is busy with one; on an accelerator as many as fit.
+    """
+    return 1 if jax.default_backend() == "cpu" else max(1, _budget() // max(1, elements))
 
 
 def _length(arrays: PyTree) -> int:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix._algorithm import GMMVI, Info, State
+from natmix._compile import quick_jit
 from natmix._records import Evaluation, Query
 from natmix._types import Count
 from natmix.targets import AbstractTarget, TargetError
@@ -22,8 +23,10 @@ CHUNK = 128
 _CPU_CAPACITY = 8
 _ACCELERATOR_CAPACITY = 32
 """Rows to start with, at least."""
-_QUADRUPLES_BELOW = 128
-"""On an accelerator few rows cost as much as many, and a new program takes long: rows grow by 4."""
+_CPU_QUADRUPLES_BELOW = 32
+_ACCELERATOR_QUADRUPLES_BELOW = 128
+"""Few rows cost little more than fewer (on an accelerator: none), and a new program takes seconds: rows
+grow by 4, later by 2."""
 _MANY = 2**31 - 1
 
 
@@ -46,7 +49,7 @@ class ChunkResult(NamedTuple):
     """Whether the next iteration might exceed the budget."""
 
 
-@eqx.filter_jit(donate="all-except-first")
+@quick_jit(donate="all-except-first")
 def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
     """Up to ``plan.iterations`` steps; stops early for lack of room or budget."""
     algo = plan.algorithm
@@ -81,22 +84,22 @@ def _try_to_compile(plan: Plan, state: State) -> None:
         _compiled(plan, state)
 
 
-@eqx.filter_jit
+@quick_jit()
 def _ask(algorithm: GMMVI, state: State) -> Query:
     return algorithm.ask(state)
 
 
-@eqx.filter_jit(donate="all-except-first")
+@quick_jit(donate="all-except-first")
 def _tell(algorithm: GMMVI, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
     return algorithm.tell(state, query, evaluation)
 
 
-@eqx.filter_jit
+@quick_jit()
 def _outlook(algorithm: GMMVI, state: State) -> tuple[Count, Count]:
     return algorithm.needs_room(state), algorithm.next_evaluations_at_most(state)
 
 
-@eqx.filter_jit
+@quick_jit()
 def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
     return algorithm.resized(state, capacity)
 
@@ -104,8 +107,8 @@ def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
 class Runner:
     """Advances a state and keeps the time spent compiling apart.
 
-    One program serves every iteration with the same number of component rows; rows double (on an
-    accelerator, while few, quadruple) when a component is to be added and none is free, and halve when
+    One program serves every iteration with the same number of component rows; rows double (while
+    few, quadruple) when a component is to be added and none is free, and halve when
     three quarters of them are empty and the number of iterations is a multiple of ``shrink_every``:
     not when the clock says so, because another number of rows may change the last digit of a sum.
     """
@@ -212,8 +215,9 @@ def min_capacity() -> int:
 
 
 def _grown(rows: int) -> int:
-    quadruple = jax.default_backend() != "cpu" and rows < _QUADRUPLES_BELOW
-    return (4 if quadruple else 2) * rows
+    on_cpu = jax.default_backend() == "cpu"
+    limit = _CPU_QUADRUPLES_BELOW if on_cpu else _ACCELERATOR_QUADRUPLES_BELOW
+    return (4 if rows < limit else 2) * rows
 
 
 def initial_capacity(algorithm: GMMVI, components: int) -> int:

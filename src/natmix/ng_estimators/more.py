@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from natmix._blocks import block_rows, sum_blocks
+from natmix._blocks import batched_rows, block_rows, map_present, sum_blocks
 from natmix._hyper import flag, real
 from natmix._linalg import einsum
 from natmix._records import Batch, NaturalGradient
@@ -23,6 +23,8 @@ from natmix.ng_estimators._base import (
 )
 
 _REFINEMENTS = 3
+_SQUARES = 8
+"""Matrices of features by features that a regression holds at a time, at most."""
 
 
 class More(AbstractNgEstimator):
@@ -60,9 +62,8 @@ class More(AbstractNgEstimator):
 
         def one(row: tuple[Array, Array, Array, Array]) -> Float[Array, " F"]:
             k, w, ridge, extra = row
-            return _ridge_regression(
-                gaussians.take(k[None]), w, batch, jnp.where(batch.zero, reward - extra, reward), ridge
-            )
+            own_reward = jnp.where(batch.zero, reward - extra, reward)
+            return _ridge_regression(gaussians.take(k[None]), w, batch, own_reward, ridge, at_once)
 
         # Standard weights enter as w/n: only their size relative to the ridge differs from
         # self-normalised ones, and exp(log_scale) may overflow, so the ridge is divided instead.
@@ -71,7 +72,9 @@ class More(AbstractNgEstimator):
         inside, total = positive_and_total(weights, batch)
         extra = jnp.where(inside > 0, zero_penalty * (total / jnp.maximum(inside, 1e-30) - 1), 0)
         rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge, extra)
-        coefficients = jax.lax.map(one, rows)
+        F = _num_features(gaussians)
+        at_once = min(batched_rows(_SQUARES * F * F), gaussians.capacity)
+        coefficients = map_present(one, rows, mixture.log_weights > -jnp.inf, at_once)
         hessian, gradient = gaussians.unpack(coefficients)
         ok = weights.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
@@ -90,6 +93,7 @@ def _ridge_regression(
     batch: Batch,
     reward: Float[Array, " N"],
     ridge: Scalar,
+    at_once: int,
 ) -> Float[Array, " F"]:
     """Coefficients of the features; the constant is eliminated by centring.
 
@@ -98,8 +102,7 @@ def _ridge_regression(
     """
     total = jnp.maximum(jnp.sum(w), jnp.finfo(w.dtype).tiny)
     centre = jnp.sum(w * reward) / total
-    # As many columns as features of one point.
-    F = jax.eval_shape(gaussian.features, gaussian.mean).shape[1]
+    F = _num_features(gaussian)
 
     def moments(
         x: Float[Array, "B D"], w: Float[Array, " B"], r: Float[Array, " B"]
@@ -109,7 +112,7 @@ def _ridge_regression(
         return einsum("nf,ng->fg", weighted, phi), einsum("nf,n->f", weighted, r), jnp.sum(weighted, axis=0)
 
     gram, rhs, mean = sum_blocks(
-        moments, (batch.x, w, jnp.where(w > 0, reward - centre, 0)), block_rows(4 * F), batch.count
+        moments, (batch.x, w, jnp.where(w > 0, reward - centre, 0)), block_rows(4 * F * at_once), batch.count
     )
     gram = gram - mean[:, None] * mean / total
     identity = jnp.eye(F, dtype=gram.dtype)
@@ -123,3 +126,8 @@ def _ridge_regression(
 
     beta, _ = jax.lax.scan(refine, jnp.zeros_like(rhs), None, length=1 + _REFINEMENTS)
     return beta
+
+
+def _num_features(gaussians: AbstractGaussians) -> int:
+    """As many columns as features of one point."""
+    return jax.eval_shape(gaussians.features, gaussians.mean).shape[1]
