@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._blocks import map_present, rows_at_once
 from natmix._hyper import real
 from natmix._importance import effective_sample_size, importance_weights
 from natmix._linalg import einsum
-from natmix._records import Batch, Evaluation, Query
+from natmix._records import Batch, Evaluation, NaturalGradient, Query
 from natmix._rows import PerComponent, reset_row, take_rows
 from natmix._types import Count, Flag, PRNGKey, PyTree, Scalar
 from natmix.component_adaptation import AbstractComponentAdaptation
@@ -27,6 +28,9 @@ from natmix.sample_selectors import AbstractSampleSelector
 from natmix.targets import AbstractTarget
 from natmix.weight_stepsizes import AbstractWeightStepsize
 from natmix.weight_updaters import AbstractWeightUpdater
+
+_UPDATED_AT_ONCE = 8
+"""Components of a block on a CPU."""
 
 
 class State(eqx.Module):
@@ -217,8 +221,8 @@ class GMMVI(eqx.Module):
         natural_gradient = algo.ng_estimator.estimate(
             state.ng_estimator, state.mixture, batch, T, algo.zero_penalty
         )
-        components, success = algo.component_updater.update(
-            state.mixture.components, natural_gradient, stepsizes, state.updates.value, T
+        components, success = _updated(
+            algo.component_updater, state.mixture, natural_gradient, stepsizes, state.updates.value, T
         )
         estimator_state = algo.ng_estimator.feedback(state.ng_estimator, success)
 
@@ -299,6 +303,28 @@ class GMMVI(eqx.Module):
             ids=jnp.where(order >= 0, state.ids[order], jnp.arange(capacity, dtype=jnp.int32)),
             sample_selector=self.sample_selector.resized(state.sample_selector, old, capacity),
         )
+
+
+def _updated(
+    updater: AbstractComponentUpdater,
+    mixture: Mixture,
+    natural_gradient: NaturalGradient,
+    stepsizes: Float[Array, " K"],
+    updates: Int[Array, " K"],
+    T: Scalar,
+) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
+    """The components after their update, and which of them were changed."""
+
+    def block(
+        components: AbstractGaussians, gradient: NaturalGradient, steps: Array, updates: Array
+    ) -> tuple[AbstractGaussians, Array]:
+        return updater.update(components, gradient, steps, updates, T)
+
+    present = mixture.log_weights > -jnp.inf
+    at_once = rows_at_once(8 * mixture.dim**2, on_cpu=_UPDATED_AT_ONCE)
+    rows = (mixture.components, natural_gradient, stepsizes, updates)
+    components, success = map_present(block, rows, present, at_once)
+    return components.where(present, mixture.components), success
 
 
 def _iteration_key(state: State) -> PRNGKey:

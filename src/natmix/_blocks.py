@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool
 from natmix._lockstep import most
 from natmix._types import Count, PyTree
 
-_CPU_ELEMENTS = 2**21
+_CPU_ELEMENTS = 2**19
 _ACCELERATOR_ELEMENTS = (2**25, 2**28)
 _BYTES_PER_ELEMENT = 256
 """Of an accelerator's memory, for each element of a block: 2^28 elements on one with 64 GiB or more."""
@@ -70,30 +70,25 @@ def sum_blocks(
 
 
 def map_present(fn: Callable[..., PyTree], rows: PyTree, present: Bool[Array, " K"], batch: int) -> PyTree:
-    """Apply ``fn`` to the rows that are present, ``batch`` of them at once; zeros for the others."""
+    """Apply ``fn``, which takes ``batch`` rows at once, to the rows present; zeros for the others."""
     K = present.shape[0]
-    batch = min(batch, K)
     front = jnp.argsort(~present, stable=True)
-    padded, blocks = _pad((jax.tree.map(lambda a: a[front], rows),), K, batch)
-    many = jax.vmap(fn)
-    out_type = jax.eval_shape(many, *_block(padded, 0, batch))
-    out = jax.tree.map(lambda a: jnp.zeros((blocks * batch, *a.shape[1:]), a.dtype), out_type)
-
-    def body(i: Count, out: PyTree) -> PyTree:
-        result = many(*_block(padded, i * batch, batch))
-        return jax.tree.map(lambda o, r: jax.lax.dynamic_update_slice_in_dim(o, r, i * batch, 0), out, result)
-
-    out = jax.lax.fori_loop(0, _trips(K, batch, jnp.sum(present, dtype=jnp.int32)), body, out)
+    count = jnp.sum(present, dtype=jnp.int32)
+    out = map_blocks(lambda r: fn(*r), (jax.tree.map(lambda a: a[front], rows),), min(batch, K), count)
     back = jnp.argsort(front)
-    return jax.tree.map(lambda o: jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o[:K][back], 0), out)
+
+    def masked(o: Array) -> Array:
+        return jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o[back], jnp.zeros((), o.dtype))
+
+    return jax.tree.map(masked, out)
 
 
-def batched_rows(elements: int) -> int:
+def rows_at_once(elements: int, on_cpu: int) -> int:
     """How many components to handle at once when each needs ``elements`` temporaries.
 
-    One on a CPU, which is busy with one; on an accelerator as many as fit.
+    Few on a CPU, so that absent ones cost nothing; on an accelerator as many as fit.
     """
-    return 1 if jax.default_backend() == "cpu" else max(1, _budget() // max(1, elements))
+    return on_cpu if jax.default_backend() == "cpu" else max(1, _budget() // max(1, elements))
 
 
 def _length(arrays: PyTree) -> int:

@@ -23,10 +23,10 @@ CHUNK = 128
 _CPU_CAPACITY = 8
 _ACCELERATOR_CAPACITY = 32
 """Rows to start with, at least."""
-_CPU_QUADRUPLES_BELOW = 32
-_ACCELERATOR_QUADRUPLES_BELOW = 128
-"""Few rows cost little more than fewer (on an accelerator: none), and a new program takes seconds: rows
-grow by 4, later by 2."""
+_QUADRUPLES_BELOW = 128
+"""On an accelerator few rows cost as much as many, and a new program takes long: rows grow by 4."""
+_SPARE = 8
+"""On a CPU, rows beyond those taken at the start: an eighth, rounded up to a multiple of eight."""
 _MANY = 2**31 - 1
 
 
@@ -107,8 +107,8 @@ def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
 class Runner:
     """Advances a state and keeps the time spent compiling apart.
 
-    One program serves every iteration with the same number of component rows; rows double (while
-    few, quadruple) when a component is to be added and none is free, and halve when
+    One program serves every iteration with the same number of component rows; rows double (on an
+    accelerator, while few, quadruple) when a component is to be added and none is free, and halve when
     three quarters of them are empty and the number of iterations is a multiple of ``shrink_every``:
     not when the clock says so, because another number of rows may change the last digit of a sum.
     """
@@ -215,15 +215,18 @@ def min_capacity() -> int:
 
 
 def _grown(rows: int) -> int:
-    on_cpu = jax.default_backend() == "cpu"
-    limit = _CPU_QUADRUPLES_BELOW if on_cpu else _ACCELERATOR_QUADRUPLES_BELOW
-    return (4 if rows < limit else 2) * rows
+    quadruple = jax.default_backend() != "cpu" and rows < _QUADRUPLES_BELOW
+    return (4 if quadruple else 2) * rows
 
 
 def initial_capacity(algorithm: GMMVI, components: int) -> int:
-    """Rows to start with: a power of two if components may be added, just enough otherwise."""
+    """Rows to start with: some to spare if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)
-    return min(most, max(min_capacity(), 1 << (components - 1).bit_length()))
+    if jax.default_backend() == "cpu":
+        ample = -(-(components + components // _SPARE) // _SPARE) * _SPARE
+    else:
+        ample = 1 << (components - 1).bit_length()
+    return min(most, max(min_capacity(), ample))
 
 
 def check_first(infos: dict[str, np.ndarray], advice: str) -> None:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from natmix._blocks import batched_rows, block_rows, map_present, sum_blocks
+from natmix._blocks import block_rows, map_present, rows_at_once, sum_blocks
 from natmix._hyper import flag, real
 from natmix._linalg import einsum
 from natmix._records import Batch, NaturalGradient
@@ -60,8 +60,7 @@ class More(AbstractNgEstimator):
         weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
         gaussians = mixture.components
 
-        def one(row: tuple[Array, Array, Array, Array]) -> Float[Array, " F"]:
-            k, w, ridge, extra = row
+        def one(k: Array, w: Array, ridge: Array, extra: Array) -> Float[Array, " F"]:
             own_reward = jnp.where(batch.zero, reward - extra, reward)
             return _ridge_regression(gaussians.take(k[None]), w, batch, own_reward, ridge, at_once)
 
@@ -73,8 +72,8 @@ class More(AbstractNgEstimator):
         extra = jnp.where(inside > 0, zero_penalty * (total / jnp.maximum(inside, 1e-30) - 1), 0)
         rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge, extra)
         F = _num_features(gaussians)
-        at_once = min(batched_rows(_SQUARES * F * F), gaussians.capacity)
-        coefficients = map_present(one, rows, mixture.log_weights > -jnp.inf, at_once)
+        at_once = min(rows_at_once(_SQUARES * F * F, on_cpu=1), gaussians.capacity)
+        coefficients = map_present(jax.vmap(one), rows, mixture.log_weights > -jnp.inf, at_once)
         hessian, gradient = gaussians.unpack(coefficients)
         ok = weights.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)

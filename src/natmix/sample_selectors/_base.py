@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._circular import count_rows, to_front
 from natmix._hyper import Option, ratio, whole
 from natmix._records import Batch, Draws
 from natmix._types import Count, PRNGKey
@@ -78,7 +79,7 @@ class AbstractSampleSelector(Option):
         """New samples, those wanted in front."""
         old = None if state is None else state.recall(mixture, self._wanted(mixture), iteration)
         x, source, wanted = self.draw(key, mixture, ids, self._n_eff_of_old(old, mixture))
-        x, source = _to_front(wanted, x, source)
+        x, source = to_front(wanted, x, source)
         return Draws(x, source, jnp.sum(wanted, dtype=jnp.int32), old)
 
     def _n_eff_of_old(self, old: OldSamples | None, mixture: Mixture) -> Array:
@@ -109,7 +110,7 @@ class AbstractSampleSelector(Option):
         """All samples of the iteration with everything the estimators need to know about them."""
         K = mixture.num_components
         new = jnp.arange(draws.x.shape[0]) < draws.count
-        drawn = jnp.zeros(K, draws.x.dtype).at[draws.source].add(new.astype(draws.x.dtype))
+        drawn = count_rows(draws.source, new, K).astype(draws.x.dtype)
         log_components = mixture.components.log_prob(draws.x, draws.count)
         log_mass = jax.nn.logsumexp(log_components + jnp.log(drawn), axis=1)
         x, raw, slope, source, real = draws.x, log_density, gradient, draws.source, new
@@ -130,7 +131,7 @@ class AbstractSampleSelector(Option):
             ]
             if slope is not None and old.gradient is not None:
                 columns.append(jnp.concatenate([old.gradient, slope]))
-            x, raw, source, log_mass, log_components, *rest = _to_front(real, *columns)
+            x, raw, source, log_mass, log_components, *rest = to_front(real, *columns)
             slope = rest[0] if rest else None
         count = jnp.sum(real, dtype=jnp.int32)
         real = jnp.arange(x.shape[0]) < count
@@ -183,11 +184,3 @@ def _own_table(source: Int[Array, " N"], real: Bool[Array, " N"], K: int, n: int
     rows = first[:, None] + jnp.arange(n, dtype=jnp.int32)
     mine = (rows < N) & (owner[jnp.minimum(rows, N - 1)] == jnp.arange(K)[:, None])
     return jnp.where(mine, rows, -1)
-
-
-def _to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
-    """Rows where ``mask`` holds first, in their order; what follows means nothing."""
-    n = mask.shape[0]
-    target = jnp.where(mask, jnp.cumsum(mask) - 1, n)
-    order = jnp.zeros(n, jnp.int32).at[target].set(jnp.arange(n, dtype=jnp.int32), mode="drop")
-    return tuple(a[order] for a in arrays)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._blocks import block_rows, map_blocks
+from natmix._circular import count_rows, front, put_circular
 from natmix._lockstep import anyone
 from natmix._records import Draws
 from natmix._types import Count
@@ -29,8 +30,6 @@ class OldSamples(NamedTuple):
     log_target: Float[Array, " R"]
     gradient: Float[Array, "R D"] | None
     real: Bool[Array, " R"]
-    slot: Int[Array, " R"]
-    """Where they are in the ring."""
     log_components: Float[Array, "R K"]
     """Their log densities under the present components."""
     used: Float[Array, " HK"]
@@ -114,13 +113,12 @@ class Ring(eqx.Module):
         count = jnp.sum(alive, dtype=jnp.int32)
         x = self.x[slot]
         gaussian = (born % H) * K + self.source[slot]
-        used = jnp.zeros_like(self.counts).at[gaussian].add(real.astype(x.dtype))
+        used = count_rows(gaussian, real, H * K).astype(x.dtype)
         return OldSamples(
             x=x,
             log_target=self.log_target[slot],
             gradient=None if self.gradient is None else self.gradient[slot],
             real=real,
-            slot=slot,
             log_components=mixture.components.log_prob(x, count),
             used=used,
             log_mass=self._log_mass(x, self.log_sums[slot], used, count),
@@ -170,29 +168,29 @@ class Ring(eqx.Module):
         R, K = self.x.shape[0], components.capacity
         generation = iteration % self.max_age
         keep, draws = new.keep, new.draws
-        rank = jnp.cumsum(keep) - 1
-        total = jnp.sum(keep)
-        # With more samples than slots only the newest survive.
-        slot = jnp.where(keep & (rank >= total - R), (self.next + rank) % R, R)
+        total = jnp.sum(keep, dtype=jnp.int32)
+        order = front(keep)
 
         def put(store: Array, rows: Array) -> Array:
-            return store.at[slot].set(rows, mode="drop")
+            return put_circular(store, rows[order], self.next, total)
 
         def replace(store: Array, rows: Array) -> Array:
             return jax.lax.dynamic_update_slice_in_dim(store, rows, generation * K, 0)
 
-        counts = jnp.zeros(K, self.counts.dtype).at[draws.source].add(keep.astype(self.counts.dtype))
+        counts = count_rows(draws.source, keep, K).astype(self.counts.dtype)
         here_old, here_new = (
             jax.nn.logsumexp(c + jnp.log(counts), axis=1) for c in (old.log_components, new.log_components)
         )
-        log_sums = self.log_sums.at[old.slot, generation].set(here_old)
+        # The old samples are there newest first, from the slot before the next one back.
+        column = jnp.roll(here_old[::-1], self.next)
+        log_sums = self.log_sums.at[:, generation].set(column)
         return Ring(
             x=put(self.x, draws.x),
             log_target=put(self.log_target, new.log_target),
             gradient=None
             if self.gradient is None or new.gradient is None
             else put(self.gradient, new.gradient),
-            born=put(self.born, jnp.full(slot.shape, iteration, jnp.int32)),
+            born=put(self.born, jnp.full(keep.shape, iteration, jnp.int32)),
             source=put(self.source, draws.source),
             next=((self.next + total) % R).astype(jnp.int32),
             gaussians=jax.tree.map(replace, self.gaussians, components),
