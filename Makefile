@@ -49,7 +49,7 @@ $(VENV)/.bench: $(VENV)/.created pyproject.toml
 	@touch $@
 
 # The reference has an environment of its own: TensorFlow stays away from natmix.
-$(GMMVI)/.installed: $(VENV)/.created
+$(GMMVI)/.installed: | $(VENV)/.created
 	$(PYTHON) -m venv $(GMMVI)
 	$(GMMVI)/bin/python -m pip install --quiet 'gmmvi==1.1' 'tensorflow==2.21.*' 'tf_keras==2.21.*' \
 	  'tensorflow-probability==0.25.*' psutil

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from side_by_side.load import Seed
@@ -31,12 +32,12 @@ HEAD = (
 
 RATIOS = {
     "import": "import_s",
-    "first iteration": "first_iteration_s",
+    "first": "first_iteration_s",
     "start": "start_ms",
     "later": "later_ms",
-    "evaluations/s": "evaluations_per_s",
-    "time to its -ELBO": "seconds_to_goal",
-    "evaluations to it": "evaluations_to_goal",
+    "evals/s": "evaluations_per_s",
+    "time": "seconds_to_goal",
+    "evals": "evaluations_to_goal",
     "memory": "peak_mib",
 }
 """Columns of the table for the terminal."""
@@ -77,9 +78,16 @@ def measure(rows: dict[Row, list[Seed]]) -> Measured:
 
 def for_terminal(measured: Measured) -> Table:
     """Ratios alone."""
-    table = Table(title="How many times better natmix is than gmmvi", header_style="bold")
-    for i, title in enumerate(("row", *RATIOS)):
-        table.add_column(title, justify="left" if i == 0 else "right")
+    table = Table(
+        title="How many times better natmix is than gmmvi",
+        caption="first: until the first iteration is done; start, later: per iteration, at the same "
+        "iterations; time, evals: to the reference's last -ELBO; ?: not enough iterations",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("row", no_wrap=True)
+    for title in RATIOS:
+        table.add_column(title, justify="right", no_wrap=True)
     for m in measured.values():
         table.add_row(m["row"], *(times(m[f"{name}_ratio"]) for name in RATIOS.values()))
     return table
@@ -112,7 +120,7 @@ def pair(m: dict[str, Any], name: str) -> str:
 def times(ratio: float | None) -> str:
     if ratio is None:
         return "?"
-    return "not reached" if ratio == 0 else f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+    return "never" if ratio == 0 else f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def number(x: float | None) -> str:
