@@ -1,8 +1,8 @@
 """natmix and the reference gmmvi 1.1 in turns: same problem, algorithm, hyperparameters, start and seed.
 
 Every run is a process of its own and none runs at the same time as another: natmix, gmmvi, natmix, gmmvi with
-MALLOC_MMAP_MAX_=0. What was measured stays in benchmarks/out, so that a bench that was broken off goes on
-where it was, and the table is made from whatever is there.
+MALLOC_MMAP_MAX_=0. What was measured stays in benchmarks/out, apart for every number of seconds, so that a
+bench that was broken off goes on where it was; the table is made from whatever is there.
 """
 
 import argparse
@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "benchmarks" / "out"
 RESULTS = ROOT / "results"
 THEIRS = ROOT / ".venv-gmmvi" / "bin" / "python"
+
+SECONDS = 180.0
 
 console = Console(highlight=False)
 
@@ -57,7 +59,7 @@ class Bench:
 
     def row(self, row: Row, seed: int) -> None:
         """All turns of a row that are not there yet."""
-        directory = OUT / f"{row.name}-seed{seed}"
+        directory = self.options.out / f"{row.name}-seed{seed}"
         usable = self._prepare(row, seed, directory)
         wanted = ["shipped", "own"] if self.options.targets == "both" else [self.options.targets]
         for turn in turns([t for t in wanted if t in usable] or ["own"]):
@@ -123,7 +125,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="side_by_side", description=__doc__.splitlines()[0])
     names = ", ".join(row.name for row in ROWS)
     parser.add_argument("--only", nargs="+", metavar="ROW", help=f"these rows: {names}")
-    parser.add_argument("--seconds", type=float, default=180.0, help="for each run (180)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"for each run ({SECONDS:g})")
     parser.add_argument("--ours-seconds", type=float, help="for natmix's runs, if others")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from 0 on (1)")
     parser.add_argument(
@@ -142,8 +144,15 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--table", action="store_true", help="measure nothing, only write the table anew")
     parser.add_argument("--theirs", type=Path, default=THEIRS, help="Python of the environment with gmmvi")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where table and figures go (results)")
-    return parser.parse_args(given)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help=f"where table and figures go (results; with other than {SECONDS:g} seconds beside the runs)",
+    )
+    options = parser.parse_args(given)
+    options.out = OUT / f"{options.seconds:g}s"
+    options.results = options.results or (RESULTS if options.seconds == SECONDS else options.out)
+    return options
 
 
 def jobs(options: argparse.Namespace) -> Iterator[tuple[Row, int]]:
@@ -160,6 +169,9 @@ def measure(options: argparse.Namespace) -> int:
         raise SystemExit("The seconds for a run must be positive.")
     if options.seeds < 1:
         raise SystemExit("There must be at least one seed.")
+    busy, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if busy > cores / 2:
+        console.print(f"The machine is busy (load {busy:.1f} on {cores} cores): these numbers will not last.")
     bench, failed = Bench(options), 0
     for row, seed in jobs(options):
         console.print(f"[bold]{row.name}[/bold], {row.codename}, seed {seed}")
@@ -180,7 +192,7 @@ def main(given: list[str] | None = None) -> int:
         return 130
     from side_by_side import figure, table
 
-    rows = load.rows(OUT)
+    rows = load.rows(options.out)
     if not rows:
         console.print("Nothing has been measured yet.")
         return 1

@@ -29,19 +29,21 @@ def write(rows: dict[Row, list[Seed]], directory: Path) -> None:
 def _figure(rows: dict[Row, list[Seed]], over: str, label: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    columns = min(COLUMNS, max(2, len(rows)))
+    columns = min(COLUMNS, max(3, len(rows)))
     lines = math.ceil(len(rows) / columns)
     figure = Figure(figsize=(3 * columns + 0.5, 2.6 * lines + 1.2), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).flat
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
     for panel, (row, seeds) in zip(panels, rows.items(), strict=False):
         _panel(panel, row, seeds, over)
-    for panel in list(panels):
+    for panel in panels[len(rows) :]:
         panel.set_visible(False)
     figure.supxlabel(label)
     figure.supylabel("-ELBO above the lowest seen [nats]")
     labels = {_label(name) for name in STYLES}
     handles = {h.get_label(): h for a in figure.axes for h in a.get_lines() if h.get_label() in labels}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns, frameon=False)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside upper center", ncols=3, frameon=False, fontsize=8
+    )
     figure.savefig(path, dpi=130)
 
 
@@ -51,7 +53,9 @@ def _panel(panel: Any, row: Row, seeds: list[Seed], over: str) -> None:
     finite = values[np.isfinite(values)]
     lowest = float(finite.min()) if finite.size else 0.0
     for name, (x, y) in curves:
-        panel.plot(x, np.maximum(y - lowest, LOWEST), label=_label(name), lw=1.3, alpha=0.9, **STYLES[name])
+        panel.plot(
+            x, np.maximum(y - lowest, LOWEST), label=_label(name), marker=".", ms=3, lw=1.2, **STYLES[name]
+        )
     panel.set(xscale="log", yscale="log")
     panel.set_title(f"{row.name} (lowest {lowest:.5g})", fontsize=9)
     panel.tick_params(labelsize=8)

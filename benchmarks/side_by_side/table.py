@@ -83,7 +83,7 @@ def for_terminal(measured: Measured) -> Table:
         caption="first: until the first iteration is done; start, later: per iteration, at the same "
         "iterations; time, evals: to the reference's last -ELBO; ?: not enough iterations",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=0,
     )
     table.add_column("row", no_wrap=True)
     for title in RATIOS:
