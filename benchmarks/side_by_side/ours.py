@@ -22,8 +22,8 @@ _IMPORTED = time.perf_counter() - _BEFORE_IMPORTS
 
 from side_by_side.record import Recorder, peak_mib, versions  # noqa: E402
 
-CHUNK_SECONDS, CHUNK_SHARE = 0.5, 0.04
-"""How long a chunk may take: seconds, and as a share of the run so far."""
+CHUNK_SECONDS, CHUNK_SHARE = (0.05, 0.5), 0.1
+"""How long a chunk may take: seconds, and as a share of the time since the first iteration."""
 
 
 def main(directory: Path, run: str, seconds: float) -> None:
@@ -56,7 +56,7 @@ def main(directory: Path, run: str, seconds: float) -> None:
             if record.wants_mixture:
                 keep(record, state.mixture)
             each = (now - before - (runner.compile_seconds - compiling)) / n
-            may_take = min(CHUNK_SECONDS, CHUNK_SHARE * now, max(seconds - now, 0))
+            may_take = min(np.clip(CHUNK_SHARE * record.since_first, *CHUNK_SECONDS), seconds - now)
             wanted = int(np.clip(may_take / max(each, 1e-9), 1, min(2 * wanted, CHUNK - done % CHUNK)))
     record.write(
         directory / f"{run}.json",

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-GROWTH, GAP = 1.1, 0.2
-"""A mixture is kept when the clock has grown by this factor and by these seconds."""
+SHARE, GAP = 0.15, 0.1
+"""A mixture is kept after this share of the time since the first iteration, and so many seconds at least."""
 
 
 class Recorder:
@@ -60,6 +60,11 @@ class Recorder:
             values.append(value)
 
     @property
+    def since_first(self) -> float:
+        """Seconds of the present pause since the first mark."""
+        return self._now - self.marks["seconds"][0]
+
+    @property
     def wants_mixture(self) -> bool:
         return self._now >= min(self._next, self.budget)
 
@@ -68,7 +73,7 @@ class Recorder:
         file = f"{len(self.mixtures):04d}.npz"
         np.savez(self.directory / file, log_weights=log_weights, mean=mean, scale_tril=scale_tril)
         self.mixtures.append({"file": file, **{k: v[-1] for k, v in self.marks.items()}})
-        self._next = max(GROWTH * self._now, self._now + GAP)
+        self._next = self._now + max(GAP, SHARE * self.since_first)
 
     def write(self, path: Path, **more: Any) -> None:
         found = {
