@@ -178,7 +178,7 @@ def test_seeds_differ_and_share_one_program(whole):
     assert run.seeds[0].final["neg_elbo"] != run.seeds[1].final["neg_elbo"]
     before, between, after = whole.traced
     assert before < between == after
-    assert run.seeds[1].final["compile_seconds"] < 0.2 * run.seeds[0].final["compile_seconds"]
+    assert run.seeds[1].final["compile_seconds"] < 0.3  # to compile takes seconds
 
 
 def test_a_seed_alone_is_the_same_as_among_others(whole, tmp_path):

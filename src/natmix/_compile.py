@@ -11,7 +11,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
-"""Halve the seconds a program takes to compile; measured, it runs as fast (benchmarks/compile_time.py)."""
+"""Halve the seconds a program takes to compile; measured, it runs as fast (benchmarks/start_up.py)."""
 
 
 class QuickJit(Generic[P, R]):

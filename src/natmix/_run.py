@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix._algorithm import GMMVI, Info, State
+from natmix._blas import single_threaded_blas
 from natmix._compile import quick_jit
 from natmix._records import Evaluation, Query
 from natmix._types import Count
@@ -132,6 +133,12 @@ class Runner:
 
     def advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
+        if not self.target.inside_jax:  # it may want all threads for itself
+            return self._advance(state, iterations, budget)
+        with single_threaded_blas():
+            return self._advance(state, iterations, budget)
+
+    def _advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
         start = time.perf_counter()
         rows = state.mixture.num_components
         state = self._fitted(state)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from natmix._algorithm import GMMVI, Info, State
+from natmix._blas import single_threaded_blas
 from natmix._compile import quick_jit
 from natmix._run import _MANY, CHUNK, ChunkResult, _grown, _resized, min_capacity
 from natmix._types import Count, PyTree
@@ -165,6 +166,12 @@ class Together:
         self, states: Sequence[State], iterations: int, budgets: Sequence[int | None]
     ) -> list[ChunkResult]:
         """At most ``iterations`` more steps of all states."""
+        with single_threaded_blas():
+            return self._advance(states, iterations, budgets)
+
+    def _advance(
+        self, states: Sequence[State], iterations: int, budgets: Sequence[int | None]
+    ) -> list[ChunkResult]:
         start = time.perf_counter()
         places, group = self._seated(states)
         rows = self.rows_wanted(states)

@@ -1,0 +1,107 @@
+"""Seconds before work begins: importing, the first iteration, and compiling while components are added.
+
+Run: python benchmarks/start_up.py            (each measurement is a process of its own)
+
+    import        natmix beyond jax
+    first         the first iteration of SAMTRON on gmm20 with the paper's settings, imports included: with
+                  nothing compiled before ("cold"), and again with the cache of compiled programs ("cached")
+    growth        compiling, cold, in a run that grows from 1 to 64 components
+    options       one program with the compiler's default options and with natmix's, and how fast it runs
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+IMPORT = """
+import time
+start = time.perf_counter()
+import jax, jax.numpy
+between = time.perf_counter()
+import natmix
+print(f"jax {between - start:.2f} s, natmix {time.perf_counter() - between:.2f} s")
+"""
+
+FIRST = """
+import time
+start = time.perf_counter()
+import jax, jax.numpy as jnp
+from natmix import GMMVI, presets, problems
+from natmix._run import Runner, initial_capacity
+from natmix.cli._compilation_cache import use_compilation_cache
+imported = time.perf_counter()
+use_compilation_cache()
+preset = presets.paper("samtron", "gmm20")
+problem = problems.load("gmm20", seed=0)
+algorithm = GMMVI.from_codename("samtron", **preset.overrides)
+mixture, prior = preset.start(20).mixture(jax.random.key(0), 5, jnp.float32)
+state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 5))
+runner = Runner(algorithm, problem.target, 1000)
+jax.block_until_ready(runner.advance(state, 1, None).state)
+end = time.perf_counter()
+print(f"{end - start:.2f} s: {imported - start:.2f} s importing, {runner.compile_seconds:.2f} s compiling")
+"""
+
+GROWTH = """
+import jax, jax.numpy as jnp
+from natmix import GMMVI, problems
+from natmix._run import Runner, initial_capacity
+problem = problems.load("stm20", seed=0)
+algorithm = GMMVI.from_codename("samtron", sample_selector={"desired_samples": 50},
+    component_adaptation={"add_iters": 2, "del_iters": 10_000, "database_candidates": 1000})
+mixture, prior = problem.start.mixture(jax.random.key(0), 1, jnp.float32)
+state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 1))
+runner = Runner(algorithm, problem.target, 64)
+components = 0
+while components < 64:
+    result = runner.advance(state, 64, None)
+    state, components = result.state, int(result.infos["components"][-1])
+print(f"{runner.compile_seconds:.1f} s for {len(runner._warm)} programs ({sorted(runner._warm)} rows)")
+"""
+
+OPTIONS = """
+import time
+import jax, jax.numpy as jnp
+from natmix import GMMVI, _compile, presets, problems
+from natmix._run import Runner, initial_capacity
+if {default}:
+    _compile.compiler_options = dict
+preset = presets.paper("samtron", "gmm20")
+problem = problems.load("gmm20", seed=0)
+algorithm = GMMVI.from_codename("samtron", **preset.overrides)
+mixture, prior = preset.start(20).mixture(jax.random.key(0), 14, jnp.float32)
+state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 14))
+runner = Runner(algorithm, problem.target, 1000)
+state = runner.advance(state, 5, None).state
+start = time.perf_counter()
+result = runner.advance(state, 20, None)
+jax.block_until_ready(result.state)
+n = len(result.infos["elbo"])
+spent = time.perf_counter() - start
+print(f"compiling {{runner.compile_seconds:.2f}} s, then {{spent / n * 1e3:.1f}} ms per iteration")
+"""
+
+
+def measure(name: str, script: str, cache: str | None = None) -> None:
+    """Print what a fresh process prints."""
+    environment = dict(os.environ)
+    if cache:
+        environment["NATMIX_CACHE"] = cache
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    print(f"{name:18} {done.stdout.strip() or done.stderr.strip().splitlines()[-1]}", flush=True)
+
+
+if __name__ == "__main__":
+    for _ in range(3):
+        measure("import", IMPORT)
+    with tempfile.TemporaryDirectory() as cache:
+        measure("first, cold", FIRST, cache)
+        measure("first, cached", FIRST, cache)
+        measure("first, cached", FIRST, cache)
+    measure("growth, cold", GROWTH)
+    for _ in range(2):
+        measure("default options", OPTIONS.format(default=True))
+        measure("natmix's options", OPTIONS.format(default=False))

@@ -1,0 +1,28 @@
+"""One thread for the linear algebra behind compiled programs on a CPU."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+
+import jax
+from threadpoolctl import ThreadpoolController
+
+
+@contextlib.contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """BLAS and LAPACK libraries use one thread inside, as many as before afterwards.
+
+    XLA gives the matrices of a batch to threads of its own. OpenBLAS's threads on top of them wait for each
+    other in busy loops: on a machine that does something else too, decompositions of 100 x 100 took 250
+    times as long.
+    """
+    if jax.default_backend() != "cpu":
+        yield
+        return
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
