@@ -3,13 +3,17 @@
 Arrays of samples have a fixed length N of which only the first ``count`` rows are real. The loops
 here stop after the block that holds the last real row; what they return beyond it is zero.
 Callers mask by ``count`` (or by validity) and never read those rows.
+
+The functions given are trees (`natmix._sharding`): the arrays they need are their leaves.
 """
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
+from natmix import _sharding
 from natmix._lockstep import most
 from natmix._types import Count, PyTree
 
@@ -33,10 +37,25 @@ def _budget() -> int:
 
 
 def map_blocks(
-    fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], rows: int, count: Count | int | None = None
+    fn: Callable[..., PyTree],
+    arrays: tuple[PyTree, ...],
+    rows: int,
+    count: Count | int | None = None,
+    *,
+    keep_blocks: bool = False,
 ) -> PyTree:
-    """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first."""
+    """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first.
+
+    On several devices each has blocks of its own samples; with ``keep_blocks`` they are the blocks that one
+    device would have.
+    """
     n = _length(arrays)
+    if _sharding.current() is not None:
+        if keep_blocks and n <= rows:
+            with _sharding.using(None):
+                return fn(*arrays)
+        own = Partial(_own_blocks, map_blocks, fn, rows)
+        return _sharding.map_samples(own, arrays, count, rows if keep_blocks else 1)
     if n <= rows:
         return fn(*arrays)
     padded, blocks = _pad(arrays, n, rows)
@@ -56,6 +75,8 @@ def sum_blocks(
 ) -> PyTree:
     """The sum of ``fn`` over blocks of samples; ``fn`` must give zero for rows of zeros."""
     n = _length(arrays)
+    if _sharding.current() is not None:
+        return _sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
     if n <= rows:
         return fn(*arrays)
     padded, _ = _pad(arrays, n, rows)
@@ -66,6 +87,16 @@ def sum_blocks(
         return jax.tree.map(jnp.add, out, fn(*_block(padded, i * rows, rows)))
 
     return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
+
+
+def _own_blocks(
+    over_blocks: Callable[..., PyTree],
+    fn: Callable[..., PyTree],
+    rows: int,
+    arrays: tuple[PyTree, ...],
+    count: Count | int | None,
+) -> PyTree:
+    return over_blocks(fn, arrays, rows, count)
 
 
 def _length(arrays: PyTree) -> int:

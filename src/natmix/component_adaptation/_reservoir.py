@@ -1,16 +1,16 @@
 """A fixed number of samples, kept uniform over all samples ever seen."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._rows import SampleStore
 from natmix._types import Count, PRNGKey
 
 _MANY = 2**31 - 2
 
 
-class Reservoir(eqx.Module):
+class Reservoir(SampleStore):
     """Values of the target over the whole history of a run, at a fixed cost per new sample.
 
     Attributes:
@@ -27,6 +27,9 @@ class Reservoir(eqx.Module):
     def empty(cls, size: int, dim: int, dtype: jnp.dtype) -> "Reservoir":
         """Room for ``size`` samples."""
         return cls(jnp.zeros((size, dim), dtype), jnp.zeros(size, dtype), jnp.zeros((), jnp.int32))
+
+    def by_sample(self) -> tuple[Array, ...]:
+        return self.x, self.log_target
 
     @property
     def filled(self) -> Count:

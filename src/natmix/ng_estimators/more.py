@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
 from natmix._blocks import block_rows, sum_blocks
@@ -11,6 +12,7 @@ from natmix._hyper import flag, real
 from natmix._linalg import einsum
 from natmix._records import Batch, NaturalGradient
 from natmix._rows import PerComponent
+from natmix._sharding import map_components
 from natmix._types import Scalar
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
@@ -58,12 +60,6 @@ class More(AbstractNgEstimator):
         weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
         gaussians = mixture.components
 
-        def one(row: tuple[Array, Array, Array, Array]) -> Float[Array, " F"]:
-            k, w, ridge, extra = row
-            return _ridge_regression(
-                gaussians.take(k[None]), w, batch, jnp.where(batch.zero, reward - extra, reward), ridge
-            )
-
         # Standard weights enter as w/n: only their size relative to the ridge differs from
         # self-normalised ones, and exp(log_scale) may overflow, so the ridge is divided instead.
         ridge = state.value * jnp.exp(-jnp.maximum(weights.log_scale, -60.0))
@@ -71,7 +67,7 @@ class More(AbstractNgEstimator):
         inside, total = positive_and_total(weights, batch)
         extra = jnp.where(inside > 0, zero_penalty * (total / jnp.maximum(inside, 1e-30) - 1), 0)
         rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge, extra)
-        coefficients = jax.lax.map(one, rows)
+        coefficients = map_components(Partial(_coefficients, gaussians, batch, reward), *rows)
         hessian, gradient = gaussians.unpack(coefficients)
         ok = weights.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
@@ -82,6 +78,20 @@ class More(AbstractNgEstimator):
         up = jnp.minimum(10 * state.value, self.max_ridge)
         down = jnp.maximum(0.5 * state.value, self.ridge)
         return state.set(jnp.where(success, down, up))
+
+
+def _coefficients(
+    gaussians: AbstractGaussians, batch: Batch, reward: Float[Array, " N"], *rows: Array
+) -> Float[Array, "K F"]:
+    """One component after another: its number, weights [N], ridge, and what zeros cost it beyond the reward."""
+
+    def one(row: tuple[Array, Array, Array, Array]) -> Float[Array, " F"]:
+        k, w, ridge, extra = row
+        return _ridge_regression(
+            gaussians.take(k[None]), w, batch, jnp.where(batch.zero, reward - extra, reward), ridge
+        )
+
+    return jax.lax.map(one, rows)
 
 
 def _ridge_regression(

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._records import Draws
+from natmix._rows import SampleStore
+from natmix._sharding import everywhere, split
 from natmix._types import Count
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
@@ -28,7 +30,7 @@ class OldSamples(NamedTuple):
     real: Bool[Array, " R"]
 
 
-class Ring(eqx.Module):
+class Ring(SampleStore):
     """The newest samples of earlier iterations.
 
     Attributes:
@@ -64,6 +66,10 @@ class Ring(eqx.Module):
             next=jnp.zeros((), jnp.int32),
             gaussians=history,
         )
+
+    def by_sample(self) -> tuple[Array, ...]:
+        arrays = (self.x, self.log_target, self.born, self.source)
+        return arrays if self.gradient is None else (*arrays, self.gradient)
 
     def newest(self, wanted: Count, iteration: Count, max_age: int, K: int) -> OldSamples:
         """The newest ``wanted`` samples that are not too old."""
