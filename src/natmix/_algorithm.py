@@ -16,14 +16,22 @@ from natmix._importance import effective_sample_size, importance_weights
 from natmix._linalg import einsum
 from natmix._records import Batch, Evaluation, Query
 from natmix._rows import PerComponent, placed, reset_row, set_row, take_rows
-from natmix._sharding import Devices, as_mesh, everywhere, map_components, split, using, whole_rows
+from natmix._sharding import (
+    Devices,
+    as_mesh,
+    everywhere,
+    everywhere_alike,
+    map_components,
+    split,
+    using,
+    whole_rows,
+)
 from natmix._types import Count, Flag, PRNGKey, PyTree, Scalar
 from natmix.component_adaptation import AbstractComponentAdaptation
 from natmix.component_adaptation._base import Change, NewSamples
 from natmix.component_stepsizes import AbstractComponentStepsize
 from natmix.component_stepsizes._base import Rewards
 from natmix.component_updaters import AbstractComponentUpdater
-from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture, as_key
 from natmix.ng_estimators import AbstractNgEstimator
 from natmix.sample_selectors import AbstractSampleSelector
@@ -141,7 +149,7 @@ class GMMVI(eqx.Module):
             mesh: a mesh with one axis, ``jax.make_mesh((8,), ("components",))``, or a list of devices; None
                 for one device.
         """
-        return dataclasses.replace(self, mesh=mesh)
+        return dataclasses.replace(self, mesh=as_mesh(mesh))
 
     def settings(self) -> dict[str, Any]:
         """All choices and hyperparameters, as plain Python."""
@@ -281,7 +289,9 @@ class GMMVI(eqx.Module):
         exists = mixture.log_weights > -jnp.inf
         reward = jnp.where(exists, T * mixture.log_weights + log_ratio, 0)
         rewards = state.rewards.set(Rewards(reward, state.rewards.value.records + 1))
-        log_weights = algo.weight_updater.update(mixture.log_weights, log_ratio, weight_stepsize, T)
+        log_weights = everywhere_alike(
+            algo.weight_updater.update, mixture.log_weights, log_ratio, weight_stepsize, T
+        )
         mixture = Mixture(log_weights, components)
 
         adaptation_state, change = algo.component_adaptation.adapt(
@@ -310,7 +320,7 @@ class GMMVI(eqx.Module):
             weight_stepsize=weight_state,
             component_adaptation=adaptation_state,
         )
-        new_state, added = _apply(new_state, change)
+        new_state, added = _apply(new_state, everywhere(change))
         info = _info(state, new_state, query, evaluation, batch, elbo, success, stepsizes, weight_stepsize)
         info = dataclasses.replace(
             info, added=added, deleted=jnp.sum(change.delete), candidate_gain=change.gain
@@ -417,7 +427,7 @@ def _candidates(query: Query, evaluation: Evaluation) -> NewSamples:
 def _apply(state: State, change: Change) -> tuple[State, Flag]:
     """Delete and add components; a new one takes the first free row."""
     log_weights = jnp.where(change.delete, -jnp.inf, state.mixture.log_weights)
-    log_weights = jax.nn.log_softmax(log_weights)
+    log_weights = everywhere_alike(jax.nn.log_softmax, log_weights)
     free = log_weights == -jnp.inf
     row = jnp.argmax(free)
     add = change.add & free[row]
@@ -428,7 +438,7 @@ def _apply(state: State, change: Change) -> tuple[State, Flag]:
     state = reset_row(state, row, add)
     state = dataclasses.replace(
         state,
-        mixture=Mixture(jax.nn.log_softmax(log_weights), components),
+        mixture=Mixture(everywhere_alike(jax.nn.log_softmax, log_weights), components),
         ids=ids,
         births=state.births + add.astype(jnp.int32),
     )

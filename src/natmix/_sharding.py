@@ -43,7 +43,8 @@ def as_mesh(devices: Devices | None) -> Mesh | None:
         listed = list(devices) if isinstance(devices, Sequence) else []
         if not listed or not all(isinstance(d, jax.Device) for d in listed):
             raise ValueError(
-                f"mesh must be a jax.sharding.Mesh or a list of devices such as jax.devices(), got {devices!r}."
+                "mesh must be a jax.sharding.Mesh or a list of devices such as jax.devices(), "
+                f"got {devices!r}."
             )
         array, name = np.array(listed), "components"
     if len(set(array)) != array.size:
@@ -121,6 +122,14 @@ def map_components(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
     return _on_each(mesh, fn, _first_axis(mesh))(rows)
 
 
+def everywhere_alike(fn: Callable[..., PyTree], *args: PyTree) -> PyTree:
+    """``fn`` where every device does all of it: for short vectors, which are not worth a message."""
+    mesh = current()
+    if mesh is None:
+        return fn(*args)
+    return _on_each(mesh, fn, PartitionSpec(), PartitionSpec())(args)
+
+
 def map_samples(
     fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], count: Count | int | None, multiple: int = 1
 ) -> PyTree:
@@ -138,7 +147,7 @@ def map_samples(
 
 
 def sum_samples(fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], count: Count | int | None) -> PyTree:
-    """The sum over devices of ``fn(arrays, count)`` of their samples; sums with components first are split."""
+    """The sum over devices of ``fn(arrays, count)`` of their samples; sums by component are split."""
     mesh = _present()
     axis = mesh.axis_names[0]
     n = _length(arrays)
@@ -161,7 +170,7 @@ def sum_samples(fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], count: Co
 
 
 def _on_each(
-    mesh: Mesh, fn: Callable[..., PyTree], out_specs: PyTree
+    mesh: Mesh, fn: Callable[..., PyTree], out_specs: PyTree, in_specs: PartitionSpec | None = None
 ) -> Callable[[tuple[PyTree, ...]], PyTree]:
     needed, rest = eqx.partition(fn, eqx.is_array)
 
@@ -171,7 +180,11 @@ def _on_each(
 
     # check_vma: the rules for double precision and lockstep do not know which devices differ.
     on_each = jax.shard_map(
-        local, mesh=mesh, in_specs=(PartitionSpec(), _first_axis(mesh)), out_specs=out_specs, check_vma=False
+        local,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), _first_axis(mesh) if in_specs is None else in_specs),
+        out_specs=out_specs,
+        check_vma=False,
     )
     return lambda args: on_each(needed, args)
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._rows import SampleStore
+from natmix._sharding import everywhere
 from natmix._types import Count, PRNGKey
 
 _MANY = 2**31 - 2
@@ -45,6 +46,7 @@ class Reservoir(SampleStore):
         two writes collide; each slot is overwritten with the same probability.
         """
         S = self.x.shape[0]
+        x, log_target, real = everywhere((x, log_target, real))  # each device looks for what it is to keep
         key_in, key_slot = jax.random.split(key)
         rank = jnp.cumsum(real) - 1
         number = jnp.minimum(self.seen, _MANY - real.shape[0]) + rank

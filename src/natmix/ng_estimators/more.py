@@ -83,7 +83,7 @@ class More(AbstractNgEstimator):
 def _coefficients(
     gaussians: AbstractGaussians, batch: Batch, reward: Float[Array, " N"], *rows: Array
 ) -> Float[Array, "K F"]:
-    """One component after another: its number, weights [N], ridge, and what zeros cost it beyond the reward."""
+    """One component after another: its number, weights [N], ridge, and what zeros cost it beside."""
 
     def one(row: tuple[Array, Array, Array, Array]) -> Float[Array, " F"]:
         k, w, ridge, extra = row

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix._hyper import Option, ratio, whole
 from natmix._records import Batch, Draws
+from natmix._sharding import everywhere, split
 from natmix._types import Count, PRNGKey
 from natmix.mixture import Mixture
 from natmix.sample_selectors._reuse import Ring
@@ -198,6 +199,7 @@ def _own_table(source: Int[Array, " N"], real: Bool[Array, " N"], K: int, n: int
 def _to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
     """Rows where ``mask`` holds first, in their order; what follows means nothing."""
     n = mask.shape[0]
+    mask, arrays = everywhere((mask, arrays))
     target = jnp.where(mask, jnp.cumsum(mask) - 1, n)
     order = jnp.zeros(n, jnp.int32).at[target].set(jnp.arange(n, dtype=jnp.int32), mode="drop")
-    return tuple(a[order] for a in arrays)
+    return split(tuple(a[order] for a in arrays))

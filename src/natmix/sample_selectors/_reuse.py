@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix._records import Draws
 from natmix._rows import SampleStore
-from natmix._sharding import everywhere, split
+from natmix._sharding import everywhere
 from natmix._types import Count
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
@@ -74,15 +74,16 @@ class Ring(SampleStore):
     def newest(self, wanted: Count, iteration: Count, max_age: int, K: int) -> OldSamples:
         """The newest ``wanted`` samples that are not too old."""
         R = self.x.shape[0]
+        store = everywhere(self)
         age = jnp.arange(R)
         slot = (self.next - 1 - age) % R
-        born = self.born[slot]
+        born = store.born[slot]
         real = (born >= 0) & (born > iteration - max_age) & (age < wanted)
         return OldSamples(
-            x=self.x[slot],
-            log_target=self.log_target[slot],
-            gradient=None if self.gradient is None else self.gradient[slot],
-            gaussian=(born % max_age) * K + self.source[slot],
+            x=store.x[slot],
+            log_target=store.log_target[slot],
+            gradient=None if store.gradient is None else store.gradient[slot],
+            gaussian=(born % max_age) * K + store.source[slot],
             real=real,
         )
 
@@ -104,6 +105,7 @@ class Ring(SampleStore):
     ) -> "Ring":
         """Add this iteration's samples that are to be kept, over the oldest ones."""
         R = self.x.shape[0]
+        draws, log_target, gradient, keep = everywhere((draws, log_target, gradient, keep))
         rank = jnp.cumsum(keep) - 1
         total = jnp.sum(keep)
         # With more samples than slots only the newest survive.
