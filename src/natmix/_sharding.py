@@ -119,7 +119,22 @@ def map_components(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
     mesh = current()
     if mesh is None:
         return fn(*rows)
+    if mesh.devices.flat[0].platform == "cpu":
+        fn = Partial(_one_by_one, fn)
     return _on_each(mesh, fn, _first_axis(mesh))(rows)
+
+
+def _one_by_one(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
+    """One component after another, for simulated devices: these share the threads of one pool.
+
+    LAPACK's routines for batches of matrices hold a thread while they wait for others, so that all devices
+    would wait for each other for ever.
+    """
+
+    def one(row: tuple[PyTree, ...]) -> PyTree:
+        return jax.tree.map(lambda a: a[0], fn(*jax.tree.map(lambda a: a[None], row)))
+
+    return jax.lax.map(one, rows)
 
 
 def everywhere_alike(fn: Callable[..., PyTree], *args: PyTree) -> PyTree:
