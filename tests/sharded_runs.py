@@ -16,9 +16,9 @@ jax.config.update("jax_disable_most_optimizations", True)
 
 ADDING = {"add_iters": 2, "database_size": 800, "prior_candidates": 5}
 CASES = {
-    "SAMTRON": {"sample_selector": {"desired_samples": 20}, "component_adaptation": ADDING},
-    "SEMYFUX, reused": {
-        "sample_selector": {"desired_samples": 20, "reuse_ratio": 1.0},
+    "SAMTRON": {
+        "sample_selector": {"desired_samples": 20},
+        "component_adaptation": ADDING,
         "ng_estimator": {"own_samples_only": True},
     },
     "ZAMTRUX": {
@@ -26,7 +26,7 @@ CASES = {
         "component_adaptation": {**ADDING, "database_size": 801},
     },
     "SEPYFUX": {
-        "sample_selector": {"desired_samples": 203},
+        "sample_selector": {"desired_samples": 203, "reuse_ratio": 0.1},
         "component_stepsize": {"stepsize": 0.01},
     },
 }
@@ -34,7 +34,7 @@ CASES = {
 
 def run(name, devices, target, iterations=6, **settings):
     rows = 7 if name == "SAMTRON" and devices is not None else 16  # one of them grows
-    algo = GMMVI.from_codename(name.split(",")[0], **settings).on(devices)
+    algo = GMMVI.from_codename(name, **settings).on(devices)
     state = algo.init(0, random_mixture(1, 7, 3, spread=2.0), capacity=rows)
     runner = Runner(algo, target, algo.component_adaptation.most_components(7))
     rows, infos = [state.mixture.num_components], []

@@ -23,7 +23,7 @@ def seen(tmp_path_factory):
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("name", ["SAMTRON", "SEMYFUX, reused", "ZAMTRUX", "SEPYFUX"])
+@pytest.mark.parametrize("name", ["SAMTRON", "ZAMTRUX", "SEPYFUX"])
 def test_same_numbers_as_on_one_device(seen, name):
     run = seen[name]
     assert run["moved"] > 1e-3
@@ -33,7 +33,7 @@ def test_same_numbers_as_on_one_device(seen, name):
     assert run["components"][0] == run["components"][1]
 
 
-@pytest.mark.parametrize("name", ["SAMTRON", "SEMYFUX, reused", "ZAMTRUX", "SEPYFUX"])
+@pytest.mark.parametrize("name", ["SAMTRON", "ZAMTRUX", "SEPYFUX"])
 def test_components_are_divided_among_the_devices(seen, name):
     shares = seen[name]["shares"]
     rows = seen[name]["rows"][-1]
@@ -49,8 +49,8 @@ def test_stored_samples_are_divided_if_they_can_be(seen):
     database = ".component_adaptation.database.x"
     assert seen["SAMTRON"]["shares"][database] == [800, 100]
     assert seen["ZAMTRUX"]["shares"][database] == [801, 801]
-    rows = seen["SEMYFUX, reused"]["rows"][-1]
-    assert seen["SEMYFUX, reused"]["shares"][".sample_selector.gradient"] == [20 * rows, 20 * rows // 8]
+    rows = seen["SEPYFUX"]["rows"][-1]
+    assert seen["SEPYFUX"]["shares"][".sample_selector.gradient"] == [20 * rows, 20 * rows // 8]
 
 
 def test_rows_are_rounded_up_and_growth_keeps_the_division(seen):
@@ -66,9 +66,9 @@ def test_noise_that_points_of_a_block_share_is_the_same(seen):
 
 def test_every_device_factorises_its_own_components_only(seen):
     calls = [line for line in seen["program"].splitlines() if 'custom_call_target="lapack' in line]
-    shapes = [re.search(r"f64\[(\d+),3,3\]", line) for line in calls]
-    assert len([s for s in shapes if s]) >= 3  # eigh, cholesky, triangular solve
-    assert {s[1] for s in shapes if s} == {"1"}  # one after another on a CPU
+    sizes = [re.search(r"f64\[(?:(\d+),)?3,3\]", line) for line in calls]
+    assert len(sizes) >= 3  # eigh, cholesky, triangular solve
+    assert {size[1] for size in sizes} <= {"1", None}  # one after another on a CPU
 
 
 def test_log_densities_are_divided_by_samples(seen):
