@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+GMMVI := .venv-gmmvi
 
-.PHONY: demo test test-slow lint references clean
+.PHONY: demo test test-slow lint references bench clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -22,8 +23,12 @@ lint: $(VENV)/.dev ## style and types
 references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
 	$(BIN)/natmix references
 
+# Some of it: make bench BENCH='--only gmm20 --seconds 20'. All options: BENCH=--help
+bench: $(VENV)/.bench $(GMMVI)/.installed ## the reference gmmvi and natmix side by side on the CPU (two hours)
+	$(BIN)/python benchmarks/side_by_side $(BENCH)
+
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are as old as the last installation: again only when pyproject.toml changes.
@@ -37,6 +42,17 @@ $(VENV)/.dev: $(VENV)/.created pyproject.toml
 
 $(VENV)/.reference: $(VENV)/.created pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[reference]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[plot,problems]'
+	@touch $@
+
+# The reference has an environment of its own: TensorFlow stays away from natmix.
+$(GMMVI)/.installed: | $(VENV)/.created
+	$(PYTHON) -m venv $(GMMVI)
+	$(GMMVI)/bin/python -m pip install --quiet 'gmmvi==1.1' 'tensorflow==2.21.*' 'tf_keras==2.21.*' \
+	  'tensorflow-probability==0.25.*' psutil
 	@touch $@
 
 $(VENV)/.created:

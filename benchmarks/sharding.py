@@ -51,7 +51,7 @@ def measure(n, devices, options):
     runner = Runner(algo, target, K)
     state = algo.init(0, start)
     begin = time.perf_counter()
-    compiled = _chunk.lower(runner._plan(1, 2**30), state).compile().compiled
+    compiled = _chunk.jitted.lower(runner._plan(1, 2**30), state).compile().compiled
     compiling = time.perf_counter() - begin
     memory = compiled.memory_analysis()
     N = algo.sample_selector.max_draws(state.mixture.num_components)

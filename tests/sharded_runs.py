@@ -78,7 +78,7 @@ def program(target):
     algo = GMMVI.from_codename("semtrux", sample_selector={"desired_samples": 20}).on(jax.devices())
     runner = Runner(algo, target, 16)
     state = algo.init(0, random_mixture(1, 16, 3))
-    return _chunk.lower(runner._plan(1, 1000), state).compile().compiled.as_text()
+    return _chunk.jitted.lower(runner._plan(1, 1000), state).compile().compiled.as_text()
 
 
 def noisy(key, x):

@@ -12,7 +12,7 @@ from test_component_adaptation import replay
 from natmix import Mixture
 from natmix._algorithm import _expected_log_ratios
 from natmix._importance import effective_sample_size
-from natmix._records import NaturalGradient
+from natmix._records import Draws, NaturalGradient
 from natmix._rows import PerComponent
 from natmix.component_adaptation.vips import _best_candidate
 from natmix.component_stepsizes import Adaptive, Decaying
@@ -21,7 +21,7 @@ from natmix.component_stepsizes._base import Rewards
 from natmix.component_updaters import Direct, Iblr, TrustRegion
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.ng_estimators import More, Stein
-from natmix.sample_selectors._reuse import Ring
+from natmix.sample_selectors._reuse import NewSamples, Ring
 from natmix.weight_stepsizes import Adaptive as AdaptiveWeight
 from natmix.weight_stepsizes import Decaying as DecayingWeight
 from natmix.weight_stepsizes import Fixed as FixedWeight
@@ -278,18 +278,37 @@ def test_adaptive_weight_stepsizes():
 
 @pytest.mark.parametrize("n", [n for n in V["smp.newest.n"].tolist() if n <= len(V["smp.x"])])
 def test_background_of_the_newest_samples(n):
-    mixture, _ = case("d2k3")
-    gaussians = FullGaussians.from_covariance(
-        jnp.asarray(V["smp.gauss_means"], jnp.float64), jnp.asarray(V["smp.gauss_covs"], jnp.float64)
-    )
-    ring = Ring.empty(mixture, 1, 2, False)
-    ring = Ring(ring.x, ring.log_target, None, ring.born, ring.source, ring.next, gaussians)
-    x = jnp.asarray(V["smp.x"], jnp.float64)[-n:]
-    mapping = jnp.asarray(V["smp.mapping"])[-n:]
-    got = ring.log_background(x, mapping, jnp.ones(n, bool), jnp.asarray(n))
+    x, got = newest_samples(n)
     want = V[f"smp.newest.{n}.log_background"]
     order = np.argsort(np.asarray(got))
     np.testing.assert_allclose(np.asarray(got)[order], np.sort(want), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(recalled(x, n), got, rtol=1e-9)
+
+
+def recalled(x, n):
+    """The same by a ring in which two generations of three Gaussians were remembered."""
+    means, covs = (jnp.asarray(V[f"smp.gauss_{k}"], jnp.float64) for k in ("means", "covs"))
+    drawn = V["smp.mapping"]
+    generations = [Mixture.full([1, 1, 1], means[g], covs[g]) for g in (slice(0, 3), slice(3, 6))]
+    ring = Ring.empty(generations[0], len(drawn), 4, False)
+    everything = jnp.asarray(V["smp.x"], jnp.float64)
+    for i, mixture in enumerate(generations):
+        rows = np.flatnonzero(drawn // 3 == i)
+        ring = remembered(ring, i, mixture, everything[rows], drawn[rows] % 3)
+    old = ring.recall(generations[1], jnp.asarray(n), jnp.asarray(2))
+    got = np.asarray(old.log_mass[:n] - np.log(n))[::-1]
+    np.testing.assert_allclose(old.x[:n][::-1], x)
+    return got
+
+
+def remembered(ring, iteration, mixture, x, source):
+    iteration, count = jnp.asarray(iteration), jnp.asarray(len(x))
+    old = ring.recall(mixture, jnp.asarray(ring.x.shape[0]), iteration)
+    draws = Draws(x, jnp.asarray(source, jnp.int32), count)
+    _, log_sums = ring.meet(x, old.used, count)
+    log_components = mixture.component_log_prob(x)
+    new = NewSamples(draws, jnp.zeros(len(x)), None, jnp.ones(len(x), bool), log_components, log_sums)
+    return ring.push(old, new, mixture.components, iteration)
 
 
 def newest_samples(n):

@@ -11,33 +11,29 @@ from jax.sharding import Mesh
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._blocks import map_components, rows_at_once
 from natmix._hyper import real
 from natmix._importance import effective_sample_size, importance_weights
 from natmix._linalg import einsum
-from natmix._records import Batch, Evaluation, Query
+from natmix._records import Batch, Evaluation, NaturalGradient, Query
 from natmix._rows import PerComponent, placed, reset_row, set_row, take_rows
-from natmix._sharding import (
-    Devices,
-    as_mesh,
-    everywhere,
-    everywhere_alike,
-    map_components,
-    split,
-    using,
-    whole_rows,
-)
+from natmix._sharding import Devices, as_mesh, everywhere, everywhere_alike, split, using, whole_rows
 from natmix._types import Count, Flag, PRNGKey, PyTree, Scalar
 from natmix.component_adaptation import AbstractComponentAdaptation
 from natmix.component_adaptation._base import Change, NewSamples
 from natmix.component_stepsizes import AbstractComponentStepsize
 from natmix.component_stepsizes._base import Rewards
 from natmix.component_updaters import AbstractComponentUpdater
+from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture, as_key
 from natmix.ng_estimators import AbstractNgEstimator
 from natmix.sample_selectors import AbstractSampleSelector
 from natmix.targets import AbstractTarget
 from natmix.weight_stepsizes import AbstractWeightStepsize
 from natmix.weight_updaters import AbstractWeightUpdater
+
+_UPDATED_AT_ONCE = 8
+"""Components of a block on a CPU."""
 
 
 class State(eqx.Module):
@@ -269,12 +265,8 @@ class GMMVI(eqx.Module):
         natural_gradient = algo.ng_estimator.estimate(
             state.ng_estimator, state.mixture, batch, T, algo.zero_penalty
         )
-        components, success = map_components(
-            Partial(algo.component_updater.update, temperature=T),
-            state.mixture.components,
-            natural_gradient,
-            stepsizes,
-            state.updates.value,
+        components, success = _updated(
+            algo.component_updater, state.mixture, natural_gradient, stepsizes, state.updates.value, T
         )
         estimator_state = algo.ng_estimator.feedback(state.ng_estimator, success)
 
@@ -373,6 +365,33 @@ def _placed(state: State) -> State:
 def _known_weights(mixture: Mixture) -> Mixture:
     """On several devices: with weights that all of them know."""
     return Mixture(everywhere(mixture.log_weights), mixture.components)
+
+
+def _updated(
+    updater: AbstractComponentUpdater,
+    mixture: Mixture,
+    natural_gradient: NaturalGradient,
+    stepsizes: Float[Array, " K"],
+    updates: Int[Array, " K"],
+    T: Scalar,
+) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
+    """The components after their update, and which of them were changed."""
+    present = mixture.log_weights > -jnp.inf
+    at_once = rows_at_once(8 * mixture.dim**2, on_cpu=_UPDATED_AT_ONCE)
+    rows = (mixture.components, natural_gradient, stepsizes, updates)
+    components, success = map_components(Partial(_update, updater, T), rows, present, at_once)
+    return components.where(present, mixture.components), success
+
+
+def _update(
+    updater: AbstractComponentUpdater,
+    T: Scalar,
+    components: AbstractGaussians,
+    natural_gradient: NaturalGradient,
+    stepsizes: Float[Array, " B"],
+    updates: Int[Array, " B"],
+) -> tuple[AbstractGaussians, Bool[Array, " B"]]:
+    return updater.update(components, natural_gradient, stepsizes, updates, T)
 
 
 def _iteration_key(state: State) -> PRNGKey:

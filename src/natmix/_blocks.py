@@ -12,12 +12,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
+from jaxtyping import Array, Bool
 
 from natmix import _sharding
 from natmix._lockstep import most
 from natmix._types import Count, PyTree
 
-_CPU_ELEMENTS = 2**21
+_CPU_ELEMENTS = 2**19
 _ACCELERATOR_ELEMENTS = (2**25, 2**28)
 _BYTES_PER_ELEMENT = 256
 """Of an accelerator's memory, for each element of a block: 2^28 elements on one with 64 GiB or more."""
@@ -97,6 +98,55 @@ def _own_blocks(
     count: Count | int | None,
 ) -> PyTree:
     return over_blocks(fn, arrays, rows, count)
+
+
+def map_components(
+    fn: Callable[..., PyTree],
+    rows: tuple[PyTree, ...],
+    present: Bool[Array, " K"] | None = None,
+    at_once: int | None = None,
+) -> PyTree:
+    """Apply ``fn`` to the rows of components, ``at_once`` of those present at a time; zeros for the others.
+
+    If nothing is said about presence, ``fn`` is given all rows together. On several devices each has its own
+    components.
+    """
+    mesh = _sharding.current()
+    if mesh is not None:
+        # Simulated devices do one after another, as they share the threads of one pool: LAPACK's routines for
+        # batches of matrices hold a thread while they wait for others, so that all would wait for ever.
+        if mesh.devices.flat[0].platform == "cpu":
+            present, at_once = jnp.ones(_length(rows), bool) if present is None else present, 1
+        return _sharding.map_rows(Partial(_own_components, fn, at_once), rows, present)
+    if present is None:
+        return fn(*rows)
+    K = present.shape[0]
+    front = jnp.argsort(~present, stable=True)
+    count = jnp.sum(present, dtype=jnp.int32)
+    out = map_blocks(fn, jax.tree.map(lambda a: a[front], rows), min(at_once or K, K), count)
+    back = jnp.argsort(front)
+
+    def masked(o: Array) -> Array:
+        return jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o[back], jnp.zeros((), o.dtype))
+
+    return jax.tree.map(masked, out)
+
+
+def _own_components(
+    fn: Callable[..., PyTree],
+    at_once: int | None,
+    rows: tuple[PyTree, ...],
+    present: Bool[Array, " K"] | None,
+) -> PyTree:
+    return map_components(fn, rows, present, at_once)
+
+
+def rows_at_once(elements: int, on_cpu: int) -> int:
+    """How many components to handle at once when each needs ``elements`` temporaries.
+
+    Few on a CPU, so that absent ones cost nothing; on an accelerator as many as fit.
+    """
+    return on_cpu if jax.default_backend() == "cpu" else max(1, _budget() // max(1, elements))
 
 
 def _length(arrays: PyTree) -> int:

@@ -7,7 +7,7 @@ Gaussians that the samples were drawn from, weighted by how many each contribute
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._types import Count
+from natmix._types import Count, PyTree
 from natmix.gaussians._base import Curvature
 
 
@@ -27,6 +27,8 @@ class Draws(eqx.Module):
     source: Int[Array, " N"]
     """The row of the component each sample was drawn from."""
     count: Count
+    old: PyTree = None
+    """What the selector found out about the samples that it reuses, if it does."""
 
 
 class Evaluation(eqx.Module):

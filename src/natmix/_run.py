@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix._algorithm import GMMVI, Info, State
+from natmix._compile import quick_jit
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
 from natmix._types import Count
@@ -25,6 +26,8 @@ _ACCELERATOR_CAPACITY = 32
 """Rows to start with, at least."""
 _QUADRUPLES_BELOW = 128
 """On an accelerator few rows cost as much as many, and a new program takes long: rows grow by 4."""
+_SPARE = 8
+"""On a CPU, rows beyond those taken at the start: an eighth, rounded up to a multiple of eight."""
 _MANY = 2**31 - 1
 
 
@@ -47,7 +50,7 @@ class ChunkResult(NamedTuple):
     """Whether the next iteration might exceed the budget."""
 
 
-@eqx.filter_jit(donate="all-except-first")
+@quick_jit(donate="all-except-first")
 def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
     """Up to ``plan.iterations`` steps; stops early for lack of room or budget."""
     algo = plan.algorithm
@@ -82,22 +85,22 @@ def _try_to_compile(plan: Plan, state: State) -> None:
         _compiled(plan, state)
 
 
-@eqx.filter_jit
+@quick_jit()
 def _ask(algorithm: GMMVI, state: State) -> Query:
     return algorithm.ask(state)
 
 
-@eqx.filter_jit(donate="all-except-first")
+@quick_jit(donate="all-except-first")
 def _tell(algorithm: GMMVI, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
     return algorithm.tell(state, query, evaluation)
 
 
-@eqx.filter_jit
+@quick_jit()
 def _outlook(algorithm: GMMVI, state: State) -> tuple[Count, Count]:
     return algorithm.needs_room(state), algorithm.next_evaluations_at_most(state)
 
 
-@eqx.filter_jit
+@quick_jit()
 def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
     return algorithm.resized(state, capacity)
 
@@ -220,10 +223,13 @@ def _grown(rows: int) -> int:
 
 
 def initial_capacity(algorithm: GMMVI, components: int) -> int:
-    """Rows to start with: a power of two if components may be added, just enough otherwise."""
+    """Rows to start with: some to spare if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)
-    rows = min(most, max(min_capacity(), 1 << (components - 1).bit_length()))
-    return whole_rows(rows, algorithm.mesh)
+    if jax.default_backend() == "cpu":
+        ample = -(-(components + components // _SPARE) // _SPARE) * _SPARE
+    else:
+        ample = 1 << (components - 1).bit_length()
+    return whole_rows(min(most, max(min_capacity(), ample)), algorithm.mesh)
 
 
 def check_first(infos: dict[str, np.ndarray], advice: str) -> None:

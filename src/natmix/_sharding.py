@@ -110,31 +110,15 @@ def _spec(mesh: Mesh, a: Any) -> PartitionSpec:
 
 # What every device does by itself ---------------------------------------------------------------
 #
-# Functions are trees: arrays they need are leaves of a bound method or a `jax.tree_util.Partial`, of which
-# every device gets a copy. A closure's arrays would belong to the mesh as a whole.
+# Functions are trees: arrays they need are leaves of a bound method or arguments of a `jax.tree_util.Partial`
+# (not its function's leaves), of which every device gets a copy. A closure's arrays would belong to the mesh
+# as a whole.
 
 
-def map_components(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
+def map_rows(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
     """``fn`` of trees with components first, giving such trees: every device does its own components."""
-    mesh = current()
-    if mesh is None:
-        return fn(*rows)
-    if mesh.devices.flat[0].platform == "cpu":
-        fn = Partial(_one_by_one, fn)
+    mesh = _present()
     return _on_each(mesh, fn, _first_axis(mesh))(rows)
-
-
-def _one_by_one(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
-    """One component after another, for simulated devices: these share the threads of one pool.
-
-    LAPACK's routines for batches of matrices hold a thread while they wait for others, so that all devices
-    would wait for each other for ever.
-    """
-
-    def one(row: tuple[PyTree, ...]) -> PyTree:
-        return jax.tree.map(lambda a: a[0], fn(*jax.tree.map(lambda a: a[None], row)))
-
-    return jax.lax.map(one, rows)
 
 
 def everywhere_alike(fn: Callable[..., PyTree], *args: PyTree) -> PyTree:

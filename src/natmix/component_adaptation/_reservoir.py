@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._circular import put_circular, to_front
 from natmix._rows import SampleStore
 from natmix._sharding import everywhere
 from natmix._types import Count, PRNGKey
@@ -48,18 +49,15 @@ class Reservoir(SampleStore):
         S = self.x.shape[0]
         x, log_target, real = everywhere((x, log_target, real))  # each device looks for what it is to keep
         key_in, key_slot = jax.random.split(key)
-        rank = jnp.cumsum(real) - 1
-        number = jnp.minimum(self.seen, _MANY - real.shape[0]) + rank
+        number = jnp.minimum(self.seen, _MANY - real.shape[0]) + jnp.cumsum(real) - 1
         u = jax.random.uniform(key_in, real.shape)
-        enters = real & (number >= S) & (u * (number + 1) < S)
-        order = jnp.cumsum(enters) - 1
-        enters = enters & (order < S)
-        offset = jax.random.randint(key_slot, (), 0, S)
-        scattered = (offset + order) % S
-        slot = jnp.where(real & (number < S), number, jnp.where(enters, scattered, S))
+        enters = real & ((number < S) | (u * (number + 1) < S))
+        offset = jnp.where(self.seen < S, self.seen, jax.random.randint(key_slot, (), 0, S))
+        new_x, new_target = to_front(enters, x, log_target)
+        count = jnp.sum(enters, dtype=jnp.int32)
         return Reservoir(
-            self.x.at[slot].set(x, mode="drop"),
-            self.log_target.at[slot].set(log_target, mode="drop"),
+            put_circular(self.x, new_x, offset, count),
+            put_circular(self.log_target, new_target, offset, count),
             jnp.minimum(self.seen + jnp.sum(real, dtype=jnp.int32), _MANY - real.shape[0]),
         )
 

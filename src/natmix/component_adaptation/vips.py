@@ -133,7 +133,8 @@ class Vips(AbstractComponentAdaptation):
             x, log_target, ok = _pool(
                 key_pick, database, self.database_candidates, samples, usable, candidates
             )
-            return _best_candidate(survivors, x, log_target, ok, depth)
+            last = jnp.max(jnp.where(ok, jnp.arange(1, ok.shape[0] + 1), 0), initial=0)
+            return _best_candidate(survivors, x, log_target, ok, depth, last)
 
         def nothing(_: None) -> tuple[Array, Array, Array]:
             nowhere = jnp.full((), -jnp.inf, mixture.dtype)
@@ -195,13 +196,13 @@ def _pool(
     usable: Bool[Array, " N"],
     candidates: NewSamples,
 ) -> tuple[Float[Array, "C D"], Float[Array, " C"], Bool[Array, " C"]]:
-    """Stored samples (or this iteration's, without a database) and fresh candidates."""
-    if database is None:
-        parts = [(samples.x[:n], samples.log_target[:n], usable[:n])] if n else []
-    else:
+    """Fresh candidates and stored samples (or this iteration's, without a database); real ones first."""
+    parts = [(candidates.x, candidates.log_target, candidates.real & (candidates.log_target < jnp.inf))]
+    if database is not None:
         slots, ok = database.spread(key, min(n, database.x.shape[0]))
-        parts = [(database.x[slots], database.log_target[slots], ok)]
-    parts.append((candidates.x, candidates.log_target, candidates.real & (candidates.log_target < jnp.inf)))
+        parts.append((database.x[slots], database.log_target[slots], ok))
+    elif n:
+        parts.append((samples.x[:n], samples.log_target[:n], usable[:n]))
     points, values, usable_ones = zip(*parts, strict=True)
     return everywhere((jnp.concatenate(points), jnp.concatenate(values), jnp.concatenate(usable_ones)))
 
@@ -212,12 +213,13 @@ def _best_candidate(
     log_target: Float[Array, " C"],
     ok: Bool[Array, " C"],
     depth: Scalar,
+    count: Count | None = None,
 ) -> tuple[Float[Array, " D"], Scalar, Scalar]:
-    """The candidate of highest score, its score, and log p~ - log q there."""
+    """The candidate of highest score, its score, and log p~ - log q there; none is beyond ``count``."""
     if x.shape[0] == 0:
         nowhere = jnp.full((), -jnp.inf, mixture.dtype)
         return jnp.zeros(mixture.dim, mixture.dtype), nowhere, nowhere
-    log_q = everywhere(mixture.components.mixture_log_prob(mixture.log_weights, x))
+    log_q = everywhere(mixture.components.mixture_log_prob(mixture.log_weights, x, count))
     ceiling = jnp.max(jnp.where(ok, log_q, -jnp.inf))
     score = jnp.where(ok, log_target - jnp.maximum(log_q, ceiling - depth), -jnp.inf)
     best = jnp.argmax(score)

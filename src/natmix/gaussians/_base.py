@@ -20,9 +20,8 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._blocks import map_blocks, sum_blocks
+from natmix._blocks import map_blocks, map_components, sum_blocks
 from natmix._linalg import einsum
-from natmix._sharding import map_components
 from natmix._types import Count
 from natmix.gaussians._kernels import LOG_2PI, AbstractKernel, WhitenedKernel
 
@@ -229,7 +228,7 @@ class AbstractGaussians(eqx.Module):
             curvature, gradient = jax.tree.map(lambda a: a[None], row).stein(w[:, None], x, v)
             return curvature[0], gradient[0]
 
-        return map_components(jax.vmap(one), self, weights, x, gradients)
+        return map_components(jax.vmap(one), (self, weights, x, gradients))
 
     def score_moments(
         self, weights: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None

@@ -7,12 +7,11 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
-from natmix._blocks import block_rows, sum_blocks
+from natmix._blocks import block_rows, map_components, rows_at_once, sum_blocks
 from natmix._hyper import flag, real
 from natmix._linalg import einsum
 from natmix._records import Batch, NaturalGradient
 from natmix._rows import PerComponent
-from natmix._sharding import map_components
 from natmix._types import Scalar
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
@@ -25,6 +24,8 @@ from natmix.ng_estimators._base import (
 )
 
 _REFINEMENTS = 3
+_SQUARES = 8
+"""Matrices of features by features that a regression holds at a time, at most."""
 
 
 class More(AbstractNgEstimator):
@@ -67,7 +68,10 @@ class More(AbstractNgEstimator):
         inside, total = positive_and_total(weights, batch)
         extra = jnp.where(inside > 0, zero_penalty * (total / jnp.maximum(inside, 1e-30) - 1), 0)
         rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge, extra)
-        coefficients = map_components(Partial(_coefficients, gaussians, batch, reward), *rows)
+        F = _num_features(gaussians)
+        at_once = min(rows_at_once(_SQUARES * F * F, on_cpu=1), gaussians.capacity)
+        block = Partial(_coefficients, gaussians, batch, reward, at_once)
+        coefficients = map_components(block, rows, mixture.log_weights > -jnp.inf, at_once)
         hessian, gradient = gaussians.unpack(coefficients)
         ok = weights.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
@@ -81,17 +85,15 @@ class More(AbstractNgEstimator):
 
 
 def _coefficients(
-    gaussians: AbstractGaussians, batch: Batch, reward: Float[Array, " N"], *rows: Array
-) -> Float[Array, "K F"]:
-    """One component after another: its number, weights [N], ridge, and what zeros cost it beside."""
+    gaussians: AbstractGaussians, batch: Batch, reward: Float[Array, " N"], at_once: int, *rows: Array
+) -> Float[Array, "B F"]:
+    """Of ``at_once`` components: their numbers, weights [B, N], ridges, and what zeros cost them beside."""
 
-    def one(row: tuple[Array, Array, Array, Array]) -> Float[Array, " F"]:
-        k, w, ridge, extra = row
-        return _ridge_regression(
-            gaussians.take(k[None]), w, batch, jnp.where(batch.zero, reward - extra, reward), ridge
-        )
+    def one(k: Array, w: Array, ridge: Array, extra: Array) -> Float[Array, " F"]:
+        own_reward = jnp.where(batch.zero, reward - extra, reward)
+        return _ridge_regression(gaussians.take(k[None]), w, batch, own_reward, ridge, at_once)
 
-    return jax.lax.map(one, rows)
+    return jax.vmap(one)(*rows)
 
 
 def _ridge_regression(
@@ -100,6 +102,7 @@ def _ridge_regression(
     batch: Batch,
     reward: Float[Array, " N"],
     ridge: Scalar,
+    at_once: int,
 ) -> Float[Array, " F"]:
     """Coefficients of the features; the constant is eliminated by centring.
 
@@ -108,8 +111,7 @@ def _ridge_regression(
     """
     total = jnp.maximum(jnp.sum(w), jnp.finfo(w.dtype).tiny)
     centre = jnp.sum(w * reward) / total
-    # As many columns as features of one point.
-    F = jax.eval_shape(gaussian.features, gaussian.mean).shape[1]
+    F = _num_features(gaussian)
 
     def moments(
         x: Float[Array, "B D"], w: Float[Array, " B"], r: Float[Array, " B"]
@@ -119,7 +121,7 @@ def _ridge_regression(
         return einsum("nf,ng->fg", weighted, phi), einsum("nf,n->f", weighted, r), jnp.sum(weighted, axis=0)
 
     gram, rhs, mean = sum_blocks(
-        moments, (batch.x, w, jnp.where(w > 0, reward - centre, 0)), block_rows(4 * F), batch.count
+        moments, (batch.x, w, jnp.where(w > 0, reward - centre, 0)), block_rows(4 * F * at_once), batch.count
     )
     gram = gram - mean[:, None] * mean / total
     identity = jnp.eye(F, dtype=gram.dtype)
@@ -133,3 +135,8 @@ def _ridge_regression(
 
     beta, _ = jax.lax.scan(refine, jnp.zeros_like(rhs), None, length=1 + _REFINEMENTS)
     return beta
+
+
+def _num_features(gaussians: AbstractGaussians) -> int:
+    """As many columns as features of one point."""
+    return jax.eval_shape(gaussians.features, gaussians.mean).shape[1]

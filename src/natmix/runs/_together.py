@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from natmix._algorithm import GMMVI, Info, State
+from natmix._compile import quick_jit
 from natmix._run import _MANY, CHUNK, ChunkResult, _grown, _resized, min_capacity
 from natmix._types import Count, PyTree
 from natmix.targets import AbstractTarget
@@ -68,7 +69,7 @@ class GroupPlan(eqx.Module):
     """Seeds that count; the others have finished and only keep their place."""
 
 
-@eqx.filter_jit(donate="all-except-first")
+@quick_jit(donate="all-except-first")
 def _group_chunk(
     plan: GroupPlan, states: tuple[State, ...]
 ) -> tuple[tuple[State, ...], Info, Count, Bool[Array, " S"]]:

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._circular import count_rows, front, to_front
 from natmix._hyper import Option, ratio, whole
 from natmix._records import Batch, Draws
-from natmix._sharding import everywhere, split
+from natmix._sharding import current, everywhere, split
 from natmix._types import Count, PRNGKey
 from natmix.mixture import Mixture
-from natmix.sample_selectors._reuse import Ring
+from natmix.sample_selectors._reuse import NewSamples, OldSamples, Ring
 
 
 class AbstractSampleSelector(Option):
@@ -71,29 +72,27 @@ class AbstractSampleSelector(Option):
         """The state for another number of component rows; a ring can only grow."""
         if state is None:
             return None
-        return state.resized(old_rows, new_rows, self.reused_per_row, self.max_age)
+        return state.resized(old_rows, new_rows, self.reused_per_row)
 
     def ask(
         self, state: Ring | None, key: PRNGKey, iteration: Count, mixture: Mixture, ids: Int[Array, " K"]
     ) -> Draws:
         """New samples, those wanted in front."""
-        n_eff = self._n_eff_of_old(state, iteration, mixture)
-        x, source, wanted = self.draw(key, mixture, ids, n_eff)
-        x, source = _to_front(wanted, x, source)
-        return Draws(x, source, jnp.sum(wanted, dtype=jnp.int32))
+        old = None if state is None else state.recall(mixture, self._wanted(mixture), iteration)
+        x, source, wanted = self.draw(key, mixture, ids, self._n_eff_of_old(old, mixture))
+        x, source = split(to_front(wanted, x, source))
+        return Draws(x, source, jnp.sum(wanted, dtype=jnp.int32), old)
 
-    def _n_eff_of_old(self, state: Ring | None, iteration: Count, mixture: Mixture) -> Array:
-        if state is None:
+    def _n_eff_of_old(self, old: OldSamples | None, mixture: Mixture) -> Array:
+        if old is None:
             return self.effective_samples(
                 jnp.full((1, mixture.num_components), -jnp.inf, mixture.dtype),
                 jnp.zeros(1, mixture.dtype),
                 mixture,
             )
-        old = state.newest(self._wanted(mixture), iteration, self.max_age, mixture.num_components)
-        R = old.x.shape[0]
-        log_z = state.log_background(old.x, old.gaussian, old.real, jnp.asarray(R))
         usable = old.real & (old.log_target < jnp.inf)
-        log_q = jnp.where(usable[:, None], mixture.components.log_prob(old.x), -jnp.inf)
+        log_q = jnp.where(usable[:, None], old.log_components, -jnp.inf)
+        log_z = old.log_mass - jnp.log(jnp.maximum(jnp.sum(old.real), 1).astype(old.x.dtype))
         return self.effective_samples(log_q, jnp.where(old.real, log_z, 0), mixture)
 
     def _wanted(self, mixture: Mixture) -> Count:
@@ -112,40 +111,36 @@ class AbstractSampleSelector(Option):
         """All samples of the iteration with everything the estimators need to know about them."""
         K = mixture.num_components
         new = jnp.arange(draws.x.shape[0]) < draws.count
-        if state is None:
-            x, raw, slope, source, real, count = (
-                draws.x,
-                log_density,
-                gradient,
-                draws.source,
-                new,
-                draws.count,
-            )
-            log_components = mixture.components.log_prob(x, count)
-            drawn = jnp.zeros(K, x.dtype).at[source].add(new.astype(x.dtype))
-            log_share = jnp.log(drawn) - jnp.log(jnp.maximum(count, 1).astype(x.dtype))
-            log_z = jax.nn.logsumexp(log_components + log_share, axis=1)
-        else:
-            old = state.newest(self._wanted(mixture), iteration, self.max_age, K)
-            state = state.remember(mixture.components, iteration, self.max_age)
-            here = (iteration % self.max_age) * K + draws.source
+        drawn = count_rows(draws.source, new, K).astype(draws.x.dtype)
+        log_components = mixture.components.log_prob(draws.x, draws.count)
+        log_mass = jax.nn.logsumexp(log_components + jnp.log(drawn), axis=1)
+        x, raw, slope, source, real = draws.x, log_density, gradient, draws.source, new
+        if state is not None:
+            old: OldSamples = draws.old
+            mass, log_sums = state.meet(x, old.used, draws.count)
+            keep = new & (log_density < jnp.inf)
+            newest = NewSamples(draws, log_density, gradient, keep, log_components, log_sums)
+            state = state.push(old, newest, mixture.components, iteration)
+            old_mass = jax.nn.logsumexp(old.log_components + jnp.log(drawn), axis=1)
             real = jnp.concatenate([old.real, new])
             columns = [
-                jnp.concatenate([old.x, draws.x]),
-                jnp.concatenate([old.log_target, log_density]),
-                jnp.concatenate([old.gaussian, here]),
-                jnp.concatenate([jnp.full(old.real.shape, -1, jnp.int32), draws.source]),
+                jnp.concatenate([old.x, x]),
+                jnp.concatenate([old.log_target, raw]),
+                jnp.concatenate([jnp.full(old.real.shape, -1, jnp.int32), source]),
+                jnp.concatenate([jnp.logaddexp(old.log_mass, old_mass), jnp.logaddexp(mass, log_mass)]),
             ]
-            if gradient is not None and old.gradient is not None:
-                columns.append(jnp.concatenate([old.gradient, gradient]))
-            x, raw, gaussian, source, *rest = _to_front(real, *columns)
+            if slope is not None and old.gradient is not None:
+                columns.append(jnp.concatenate([old.gradient, slope]))
+            order = front(real)
+            x, raw, source, log_mass, *rest = split([a[order] for a in everywhere(columns)])
             slope = rest[0] if rest else None
-            count = jnp.sum(real, dtype=jnp.int32)
-            real = jnp.arange(x.shape[0]) < count
-            log_z = state.log_background(x, gaussian, real, count)
-            log_components = mixture.components.log_prob(x, count)
-            keep = new & (log_density < jnp.inf)
-            state = state.push(draws, log_density, gradient, keep, iteration)
+            if current() is None:
+                log_components = jnp.concatenate([old.log_components, log_components])[order]
+            else:  # each device those of its samples, rather than send N x K numbers around
+                log_components = mixture.components.log_prob(x, jnp.sum(real, dtype=jnp.int32))
+        count = jnp.sum(real, dtype=jnp.int32)
+        real = jnp.arange(x.shape[0]) < count
+        log_z = log_mass - jnp.log(jnp.maximum(count, 1).astype(x.dtype))
         own = None if self.draws_per_row is None else _own_table(source, real, K, self.draws_per_row)
         return state, _batch(x, raw, slope, source, real, count, log_z, log_components, zero_penalty, own)
 
@@ -194,12 +189,3 @@ def _own_table(source: Int[Array, " N"], real: Bool[Array, " N"], K: int, n: int
     rows = first[:, None] + jnp.arange(n, dtype=jnp.int32)
     mine = (rows < N) & (owner[jnp.minimum(rows, N - 1)] == jnp.arange(K)[:, None])
     return jnp.where(mine, rows, -1)
-
-
-def _to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
-    """Rows where ``mask`` holds first, in their order; what follows means nothing."""
-    n = mask.shape[0]
-    mask, arrays = everywhere((mask, arrays))
-    target = jnp.where(mask, jnp.cumsum(mask) - 1, n)
-    order = jnp.zeros(n, jnp.int32).at[target].set(jnp.arange(n, dtype=jnp.int32), mode="drop")
-    return split(tuple(a[order] for a in arrays))

@@ -9,29 +9,56 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._blocks import block_rows, map_blocks
+from natmix._circular import count_rows, front, put_circular
+from natmix._lockstep import anyone
 from natmix._records import Draws
-from natmix._rows import SampleStore
 from natmix._sharding import everywhere
 from natmix._types import Count
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
 
+_BLOCKS = 16
+"""New samples meet the remembered Gaussians in so many blocks, because usually they are few."""
+
 
 class OldSamples(NamedTuple):
-    """The reused samples of an iteration, newest first; the rows marked ``real`` are."""
+    """All samples of the ring, newest first; the rows marked ``real`` are reused."""
 
     x: Float[Array, "R D"]
     log_target: Float[Array, " R"]
     gradient: Float[Array, "R D"] | None
-    gaussian: Int[Array, " R"]
-    """Index into the remembered Gaussians, generation * K + row."""
     real: Bool[Array, " R"]
+    log_components: Float[Array, "R K"]
+    """Their log densities under the present components."""
+    used: Float[Array, " HK"]
+    """How many of those reused each remembered Gaussian has drawn."""
+    log_mass: Float[Array, " R"]
+    """log sum_g used_g N(x; g)."""
 
 
-class Ring(SampleStore):
+class NewSamples(NamedTuple):
+    """What a ring keeps of the samples of one iteration."""
+
+    draws: Draws
+    log_target: Float[Array, " N"]
+    gradient: Float[Array, "N D"] | None
+    keep: Bool[Array, " N"]
+    log_components: Float[Array, "N K"]
+    log_sums: Float[Array, "N H"]
+
+
+class Ring(eqx.Module):
     """The newest samples of earlier iterations.
+
+    The background z = sum_g n_g N(x; g) / n needs all remembered Gaussians g. It is kept up to date rather
+    than computed anew: ``log_sums`` has one sum per sample and generation, to which an iteration adds one
+    column (the present components, whose densities it needs anyway) and the rows of its few new samples.
+    Only the oldest generation, of which some samples may have left, is summed anew.
+    On several devices every one has the whole ring, and meets its share of it with the Gaussians.
 
     Attributes:
         x: samples.
@@ -41,6 +68,8 @@ class Ring(SampleStore):
         source: the component row it was drawn from.
         next: the slot that is written next.
         gaussians: the Gaussians of the last H generations, H * K rows.
+        counts: how many samples each of them has drawn into the ring.
+        log_sums: log sum_g counts_g N(x; g) over the Gaussians of each generation.
     """
 
     x: Float[Array, "R D"]
@@ -50,6 +79,8 @@ class Ring(SampleStore):
     source: Int[Array, " R"]
     next: Count
     gaussians: AbstractGaussians
+    counts: Float[Array, " HK"]
+    log_sums: Float[Array, "R H"]
 
     @classmethod
     def empty(cls, mixture: Mixture, per_row: int, max_age: int, needs_gradient: bool) -> "Ring":
@@ -65,68 +96,106 @@ class Ring(SampleStore):
             source=jnp.zeros(R, jnp.int32),
             next=jnp.zeros((), jnp.int32),
             gaussians=history,
+            counts=jnp.zeros(max_age * K, dtype),
+            log_sums=jnp.full((R, max_age), -jnp.inf, dtype),
         )
 
-    def by_sample(self) -> tuple[Array, ...]:
-        arrays = (self.x, self.log_target, self.born, self.source)
-        return arrays if self.gradient is None else (*arrays, self.gradient)
+    @property
+    def max_age(self) -> int:
+        """H, how many generations are remembered."""
+        return self.log_sums.shape[1]
 
-    def newest(self, wanted: Count, iteration: Count, max_age: int, K: int) -> OldSamples:
-        """The newest ``wanted`` samples that are not too old."""
-        R = self.x.shape[0]
-        store = everywhere(self)
+    def recall(self, mixture: Mixture, wanted: Count, iteration: Count) -> OldSamples:
+        """The newest ``wanted`` samples that are not too old, seen from the present mixture."""
+        R, H, K = self.x.shape[0], self.max_age, mixture.num_components
         age = jnp.arange(R)
         slot = (self.next - 1 - age) % R
-        born = store.born[slot]
-        real = (born >= 0) & (born > iteration - max_age) & (age < wanted)
+        born = self.born[slot]
+        alive = (born >= 0) & (born > iteration - H)
+        real = alive & (age < wanted)
+        count = jnp.sum(alive, dtype=jnp.int32)
+        x = self.x[slot]
+        gaussian = (born % H) * K + self.source[slot]
+        used = count_rows(gaussian, real, H * K).astype(x.dtype)
         return OldSamples(
-            x=store.x[slot],
-            log_target=store.log_target[slot],
-            gradient=None if store.gradient is None else store.gradient[slot],
-            gaussian=(born % max_age) * K + store.source[slot],
+            x=x,
+            log_target=self.log_target[slot],
+            gradient=None if self.gradient is None else self.gradient[slot],
             real=real,
+            log_components=mixture.components.log_prob(x, count),
+            used=used,
+            log_mass=self._log_mass(x, self.log_sums[slot], used, count),
         )
 
-    def remember(self, components: AbstractGaussians, iteration: Count, max_age: int) -> "Ring":
-        """Keep this iteration's Gaussians in place of those ``max_age`` iterations ago."""
-        start = (iteration % max_age) * components.capacity
-        history = jax.tree.map(
-            lambda h, c: jax.lax.dynamic_update_slice_in_dim(h, c, start, 0), self.gaussians, components
-        )
-        return eqx.tree_at(lambda r: r.gaussians, self, history)
+    def _log_mass(
+        self, x: Float[Array, "R D"], log_sums: Float[Array, "R H"], used: Float[Array, " HK"], count: Count
+    ) -> Float[Array, " R"]:
+        H = self.max_age
+        K = used.shape[0] // H
+        some, all_of_it = (jnp.sum(n.reshape(H, K), axis=1) for n in (used, self.counts))
+        cut = (some > 0) & (some < all_of_it)
+        start = jnp.argmax(cut) * K
+
+        def anew(_: None) -> Float[Array, " R"]:
+            rows, n = jax.tree.map(
+                lambda a: jax.lax.dynamic_slice_in_dim(a, start, K, 0), (self.gaussians, used)
+            )
+            return jnp.where(jnp.any(cut), rows.mixture_log_prob(jnp.log(n), x, count), -jnp.inf)
+
+        def nothing(_: None) -> Float[Array, " R"]:
+            return jnp.full(x.shape[0], -jnp.inf, x.dtype)
+
+        whole = jnp.where((some > 0) & ~cut, log_sums, -jnp.inf)
+        part = jax.lax.cond(anyone(jnp.any(cut)), anew, nothing, None)
+        return jnp.logaddexp(jax.nn.logsumexp(whole, axis=1), part)
+
+    def meet(
+        self, x: Float[Array, "N D"], used: Float[Array, " HK"], count: Count
+    ) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
+        """``log_mass`` and ``log_sums`` of new samples."""
+        rows = max(64, min(block_rows(4 * used.shape[0]), x.shape[0] // _BLOCKS))
+        return map_blocks(Partial(_meet, self, used), (x,), rows, count)
 
     def push(
-        self,
-        draws: Draws,
-        log_target: Array,
-        gradient: Array | None,
-        keep: Bool[Array, " N"],
-        iteration: Count,
+        self, old: OldSamples, new: NewSamples, components: AbstractGaussians, iteration: Count
     ) -> "Ring":
-        """Add this iteration's samples that are to be kept, over the oldest ones."""
-        R = self.x.shape[0]
-        draws, log_target, gradient, keep = everywhere((draws, log_target, gradient, keep))
-        rank = jnp.cumsum(keep) - 1
-        total = jnp.sum(keep)
-        # With more samples than slots only the newest survive.
-        slot = jnp.where(keep & (rank >= total - R), (self.next + rank) % R, R)
+        """Add this iteration's samples that are to be kept, over the oldest ones, and its Gaussians."""
+        R, K = self.x.shape[0], components.capacity
+        generation = iteration % self.max_age
+        keep, draws = everywhere(new.keep), new.draws
+        total = jnp.sum(keep, dtype=jnp.int32)
+        order = front(keep)
 
-        def put(store: Array, new: Array) -> Array:
-            return store.at[slot].set(new, mode="drop")
+        def put(store: Array, rows: Array) -> Array:
+            return put_circular(store, everywhere(rows)[order], self.next, total)
 
+        def replace(store: Array, rows: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(store, rows, generation * K, 0)
+
+        counts = count_rows(draws.source, keep, K).astype(self.counts.dtype)
+        here_old, here_new = (
+            jax.nn.logsumexp(c + jnp.log(counts), axis=1) for c in (old.log_components, new.log_components)
+        )
+        # The old samples are there newest first, from the slot before the next one back.
+        column = jnp.roll(everywhere(here_old)[::-1], self.next)
+        log_sums = self.log_sums.at[:, generation].set(column)
         return Ring(
             x=put(self.x, draws.x),
-            log_target=put(self.log_target, log_target),
-            gradient=None if self.gradient is None or gradient is None else put(self.gradient, gradient),
-            born=put(self.born, jnp.full(slot.shape, iteration, jnp.int32)),
+            log_target=put(self.log_target, new.log_target),
+            gradient=None
+            if self.gradient is None or new.gradient is None
+            else put(self.gradient, new.gradient),
+            born=put(self.born, jnp.full(keep.shape, iteration, jnp.int32)),
             source=put(self.source, draws.source),
             next=((self.next + total) % R).astype(jnp.int32),
-            gaussians=self.gaussians,
+            gaussians=jax.tree.map(replace, self.gaussians, everywhere(components)),
+            counts=replace(self.counts, counts),
+            log_sums=put(log_sums, new.log_sums.at[:, generation].set(here_new)),
         )
 
-    def resized(self, old_rows: int, new_rows: int, per_row: int, max_age: int) -> "Ring":
+    def resized(self, old_rows: int, new_rows: int, per_row: int) -> "Ring":
         """The same samples in a ring for more component rows."""
-        R = per_row * new_rows
+        R, max_age = per_row * new_rows, self.max_age
         oldest_first = (self.next + jnp.arange(self.x.shape[0])) % self.x.shape[0]
 
         def grow(a: Array, fill: float) -> Array:
@@ -146,12 +215,15 @@ class Ring(SampleStore):
             source=grow(self.source, 0),
             next=jnp.zeros((), jnp.int32),
             gaussians=jax.tree.map(grow_history, self.gaussians),
+            counts=jnp.pad(
+                self.counts.reshape(max_age, old_rows), [(0, 0), (0, new_rows - old_rows)]
+            ).reshape(-1),
+            log_sums=grow(self.log_sums, -jnp.inf),
         )
 
-    def log_background(
-        self, x: Float[Array, "N D"], gaussian: Int[Array, " N"], real: Bool[Array, " N"], count: Count
-    ) -> Float[Array, " N"]:
-        """Log z of samples drawn from the given remembered Gaussians."""
-        counts = jnp.zeros(self.gaussians.capacity, x.dtype).at[gaussian].add(real.astype(x.dtype))
-        log_share = jnp.log(counts) - jnp.log(jnp.maximum(jnp.sum(counts), 1))
-        return self.gaussians.mixture_log_prob(log_share, x, count)
+
+def _meet(ring: Ring, used: Float[Array, " HK"], x: Float[Array, "B D"]) -> tuple[Array, Array]:
+    log_prob = ring.gaussians.log_prob(x)
+    mass = jax.nn.logsumexp(log_prob + jnp.log(used), axis=1)
+    each = (log_prob + jnp.log(ring.counts)).reshape(x.shape[0], ring.max_age, -1)
+    return mass, jax.nn.logsumexp(each, axis=2)

@@ -1,0 +1,39 @@
+"""What is compared: an algorithm on a problem."""
+
+import difflib
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    problem: str
+    codename: str
+
+    @property
+    def name(self) -> str:
+        """As in tables and after --only."""
+        return self.problem if self.codename == "SAMTRON" else f"{self.codename.lower()}-{self.problem}"
+
+
+ROWS = (
+    Row("gmm20", "SAMTRON"),
+    Row("breast_cancer", "SAMTRON"),
+    Row("stm20", "SAMTRON"),
+    Row("planar_robot_4", "SAMTRON"),
+    Row("german_credit", "SAMTRON"),
+    Row("gmm100", "SAMTRON"),
+    Row("wine", "SAMTRON"),
+    Row("stm300", "SAMTRON"),
+    Row("stm20", "SEPYFUX"),
+    Row("planar_robot_4", "ZAMTRUX"),
+)
+
+
+def choose(names: list[str] | None) -> tuple[Row, ...]:
+    """The rows with these names, all if there are none."""
+    by_name = {row.name: row for row in ROWS}
+    for name in names or ():
+        if name not in by_name:
+            close = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(by_name)}."
+            raise SystemExit(f"No row is called {name!r}; {hint}")
+    return tuple(by_name[name] for name in names) if names else ROWS

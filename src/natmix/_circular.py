@@ -1,0 +1,57 @@
+"""Rows written one after another into a buffer whose end is followed by its beginning.
+
+A scatter would do, but it visits every row by itself on a CPU; these are two slices. On several devices it is
+a scatter: each looks for the rows that belong to its part of the buffer.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from natmix._sharding import current, everywhere
+from natmix._types import Count
+
+
+def put_circular(store: Array, rows: Array, start: Count, count: Count) -> Array:
+    """The first ``count`` of ``rows`` in slots start, start + 1, ...; if they are too many, the last."""
+    S, N = store.shape[0], rows.shape[0]
+    if N > S or current() is not None:
+        last = jnp.arange(N) >= count - S
+        slot = jnp.where(last & (jnp.arange(N) < count), (start + jnp.arange(N)) % S, S)
+        return store.at[slot].set(rows, mode="drop")
+    first = jnp.minimum(start, S - N)
+    store = _put(store, rows, first, jnp.arange(N) - (start - first), count)
+    return _put(store, rows, jnp.zeros_like(first), jnp.arange(N) + (S - start), count)
+
+
+def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], count: Count) -> Array:
+    """Row ``number[i]``, if there is one, in slot first + i."""
+    N = rows.shape[0]
+    wanted = ((number >= 0) & (number < count)).reshape(-1, *[1] * (rows.ndim - 1))
+    present = jax.lax.dynamic_slice_in_dim(store, first, N, 0)
+    merged = jnp.where(wanted, rows[jnp.clip(number, 0, N - 1)], present)
+    return jax.lax.dynamic_update_slice_in_dim(store, merged, first, 0)
+
+
+def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
+    """Rows where ``mask`` holds first, in their order; what follows means nothing."""
+    order, arrays = front(mask), everywhere(arrays)
+    return tuple(a[order] for a in arrays)
+
+
+def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
+    """The rows where ``mask`` holds, in their order; what follows means nothing."""
+    n = mask.shape[0]
+    order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1))
+    return jnp.minimum(order, n - 1).astype(jnp.int32)
+
+
+def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
+    """How often each row occurs where ``mask`` holds."""
+    if jax.default_backend() != "cpu" or K * row.shape[0] > _FEW:
+        return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
+    return jnp.sum((row[:, None] == jnp.arange(K)) & mask[:, None], axis=0, dtype=jnp.int32)
+
+
+_FEW = 2**23
+"""Comparisons that take a CPU less time than a scatter."""

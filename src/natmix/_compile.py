@@ -1,0 +1,56 @@
+"""How the programs of a run are compiled: quickly."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
+import equinox as eqx
+import jax
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+"""Halve the seconds a program takes to compile; measured, it runs as fast (benchmarks/compile_time.py)."""
+
+
+class QuickJit(Generic[P, R]):
+    """`equinox.filter_jit` with the compiler's options for this machine, asked for at the first call."""
+
+    def __init__(self, fn: Callable[P, R], donate: Literal["none", "all-except-first"]) -> None:
+        self._fn = fn
+        self._donate = donate
+        functools.update_wrapper(self, fn)
+
+    @functools.cached_property
+    def jitted(self) -> Callable[P, R]:
+        """The function itself, with ``lower`` and the rest."""
+        jit: Any = eqx.filter_jit  # its types do not name the arguments that it passes on to jax.jit
+        compiled: Callable[P, R] = jit(self._fn, donate=self._donate, compiler_options=compiler_options())
+        return compiled
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.jitted(*args, **kwargs)
+
+
+def quick_jit(
+    donate: Literal["none", "all-except-first"] = "none",
+) -> Callable[[Callable[P, R]], QuickJit[P, R]]:
+    """A decorator: compile as `equinox.filter_jit`, but quickly."""
+    return lambda fn: QuickJit(fn, donate)
+
+
+@functools.cache
+def compiler_options() -> dict[str, Any]:
+    """Those of the wanted options that this version of the compiler knows."""
+    if jax.default_backend() != "cpu":
+        return {}
+    return {name: value for name, value in _CPU_OPTIONS.items() if _known(name, value)}
+
+
+def _known(name: str, value: Any) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except (ValueError, RuntimeError):
+        return False
+    return True
