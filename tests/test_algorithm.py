@@ -247,3 +247,15 @@ def test_a_state_with_reused_samples_does_not_shrink():
     algo = algorithm("SEMTRON", reuse=1.0)
     with pytest.raises(ValueError, match="cannot shrink"):
         algo.resized(algo.init(0, start(), capacity=8), 4)
+
+
+def test_a_run_leaves_what_it_started_from():
+    """The state is donated, chunk by chunk, and holds nothing of the caller's."""
+    algo = algorithm("SAMTRON", reuse=1.0)
+    mixture, prior = random_mixture(0, 3, 2), random_mixture(1, 1, 2)
+    key = jax.random.key(0)
+    state = algo.init(key, mixture, prior)
+    for leaf in jax.tree.leaves(state):
+        leaf.delete()
+    assert all(bool(jnp.all(jnp.isfinite(a))) for a in jax.tree.leaves((mixture, prior)))
+    jax.random.normal(key)

@@ -264,3 +264,19 @@ def test_the_table_of_own_samples_changes_nothing(reuse, diagonal):
     np.testing.assert_array_equal(table.ok, ~absent)
     for a, b in ((table.curvature, dense.curvature), (table.gradient, dense.gradient)):
         np.testing.assert_allclose(np.asarray(a)[~absent], np.asarray(b)[~absent], rtol=1e-9, atol=1e-12)
+
+
+def test_more_for_several_components_at_once(monkeypatch):
+    """As on accelerators: the same estimates, whichever components are regressed together."""
+    mixture = random_mixture(4, 5, 3)
+    x, _ = draw(mixture, 1, [60] * 5)
+    batch = make_batch(mixture, x, -jnp.sum(jnp.abs(x) ** 1.5, axis=1))
+    option = More()
+
+    def estimate():
+        return option.estimate(option.init(mixture), mixture, batch, ONE, PENALTY)
+
+    one_by_one = estimate()
+    monkeypatch.setattr("natmix.ng_estimators.more.rows_at_once", lambda elements, on_cpu: 2)
+    for a, b in zip(jax.tree.leaves(one_by_one), jax.tree.leaves(estimate()), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)

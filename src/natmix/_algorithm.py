@@ -167,30 +167,7 @@ class GMMVI(eqx.Module):
                 covariance if left out.
             capacity: room for components, at least as many as the mixture has.
         """
-        if prior is None:
-            wide = type(mixture.components).from_covariance(mixture.mean()[None], mixture.covariance()[None])
-            prior = Mixture(jnp.zeros(1, mixture.dtype), wide)
-        K = mixture.num_components
-        mixture = _padded(mixture, whole_rows(max(capacity or K, K), self.mesh))
-        K2, dtype = mixture.num_components, mixture.dtype
-        algo = _cast(self, dtype)
-        no_rewards = Rewards(jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
-        state = State(
-            key=as_key(key),
-            iteration=jnp.zeros((), jnp.int32),
-            mixture=mixture,
-            prior=prior,
-            ids=jnp.arange(K2, dtype=jnp.int32),
-            births=jnp.asarray(K, jnp.int32),
-            updates=PerComponent.full(K2, jnp.zeros((), jnp.int32)),
-            rewards=PerComponent.full(K2, no_rewards),
-            sample_selector=algo.sample_selector.init(mixture, algo.ng_estimator.needs_gradient),
-            component_stepsize=algo.component_stepsize.init(mixture),
-            ng_estimator=algo.ng_estimator.init(mixture),
-            weight_stepsize=algo.weight_stepsize.init(mixture),
-            component_adaptation=algo.component_adaptation.init(mixture, prior),
-        )
-        state = _strong(jax.tree.map(lambda a: jnp.array(a, copy=True), state))  # to be donated
+        state = _fresh_state(self, as_key(key), mixture, prior, capacity)
         with using(self.mesh):
             return _placed(state)
 
@@ -365,6 +342,37 @@ def _placed(state: State) -> State:
 def _known_weights(mixture: Mixture) -> Mixture:
     """On several devices: with weights that all of them know."""
     return Mixture(everywhere(mixture.log_weights), mixture.components)
+
+
+@eqx.filter_jit
+def _fresh_state(
+    algorithm: GMMVI, key: PRNGKey, mixture: Mixture, prior: Mixture | None, capacity: int | None
+) -> State:
+    """`GMMVI.init` as one program, whose results are new arrays: a run may donate them."""
+    if prior is None:
+        wide = type(mixture.components).from_covariance(mixture.mean()[None], mixture.covariance()[None])
+        prior = Mixture(jnp.zeros(1, mixture.dtype), wide)
+    K = mixture.num_components
+    mixture = _padded(mixture, whole_rows(max(capacity or K, K), algorithm.mesh))
+    K2, dtype = mixture.num_components, mixture.dtype
+    algo = _cast(algorithm, dtype)
+    no_rewards = Rewards(jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
+    state = State(
+        key=key,
+        iteration=jnp.zeros((), jnp.int32),
+        mixture=mixture,
+        prior=prior,
+        ids=jnp.arange(K2, dtype=jnp.int32),
+        births=jnp.asarray(K, jnp.int32),
+        updates=PerComponent.full(K2, jnp.zeros((), jnp.int32)),
+        rewards=PerComponent.full(K2, no_rewards),
+        sample_selector=algo.sample_selector.init(mixture, algo.ng_estimator.needs_gradient),
+        component_stepsize=algo.component_stepsize.init(mixture),
+        ng_estimator=algo.ng_estimator.init(mixture),
+        weight_stepsize=algo.weight_stepsize.init(mixture),
+        component_adaptation=algo.component_adaptation.init(mixture, prior),
+    )
+    return _strong(jax.tree.map(lambda a: jnp.array(a, copy=True), state))
 
 
 def _updated(

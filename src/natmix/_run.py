@@ -50,11 +50,17 @@ class ChunkResult(NamedTuple):
     """Whether the next iteration might exceed the budget."""
 
 
+@eqx.filter_jit
+def _step(algorithm: GMMVI, target: AbstractTarget, state: State) -> tuple[State, Info]:
+    """Traced once, though a chunk needs it twice."""
+    return algorithm.step(state, target)
+
+
 @quick_jit(donate="all-except-first")
 def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
     """Up to ``plan.iterations`` steps; stops early for lack of room or budget."""
     algo = plan.algorithm
-    blank = jax.eval_shape(lambda s: algo.step(s, plan.target)[1], state)
+    _, blank = eqx.filter_eval_shape(_step, algo, plan.target, state)
     infos = jax.tree.map(lambda a: jnp.zeros((CHUNK, *a.shape), a.dtype), blank)
 
     def more(carry: tuple[Count, Count, State, Info]) -> Count:
@@ -64,7 +70,7 @@ def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
 
     def step(carry: tuple[Count, Count, State, Info]) -> tuple[Count, Count, State, Info]:
         i, spent, state, infos = carry
-        state, info = algo.step(state, plan.target)
+        state, info = _step(algo, plan.target, state)
         infos = jax.tree.map(lambda b, v: b.at[i].set(v), infos, info)
         return i + 1, spent + info.evaluations, state, infos
 

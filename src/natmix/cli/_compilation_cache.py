@@ -1,6 +1,6 @@
 """Compiled programs are kept on disk, so that the next command starts at once."""
 
-MIN_SECONDS = 0.5
+MIN_SECONDS = 0.02
 """Programs that took less to compile are not worth a file."""
 
 

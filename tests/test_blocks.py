@@ -1,0 +1,51 @@
+"""Blocks of components: those present are handled, whatever their number and place."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from natmix import _blocks
+from natmix._blocks import map_components, rows_at_once
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8, 20])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_rows_present_get_their_result_and_others_zero(batch, share):
+    rng = np.random.default_rng(batch)
+    present = rng.random(8) < share
+    x, y = rng.normal(size=(8, 3)), rng.normal(size=8)
+
+    def block(x, y):
+        return {"sum": jnp.sum(x, axis=1) + y, "positive": y > 0}
+
+    got = map_components(block, (jnp.asarray(x), jnp.asarray(y)), jnp.asarray(present), batch)
+    np.testing.assert_allclose(got["sum"], np.where(present, x.sum(axis=1) + y, 0))
+    np.testing.assert_array_equal(got["positive"], present & (y > 0))
+
+
+def test_absent_rows_are_not_computed():
+    visited = []
+
+    def block(x):
+        jax.debug.callback(lambda v: visited.append(np.asarray(v).shape[0]), x)
+        return x
+
+    map_components(block, (jnp.ones(32),), jnp.arange(32) % 8 == 0, 4)
+    jax.effects_barrier()
+    assert visited == [4]
+
+
+def test_members_that_run_together_agree_on_the_number_of_blocks():
+    present = jnp.asarray([[True] * 1 + [False] * 7, [True] * 6 + [False] * 2])
+    x = jnp.arange(16.0).reshape(2, 8)
+    got = jax.vmap(lambda x, p: map_components(lambda a: 2 * a, (x,), p, 2))(x, present)
+    np.testing.assert_array_equal(got, np.where(present, 2 * x, 0))
+
+
+def test_accelerators_take_as_many_components_at_once_as_fit(monkeypatch):
+    assert rows_at_once(100, on_cpu=8) == 8
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(_blocks, "_budget", lambda: 1000)
+    assert rows_at_once(100, on_cpu=8) == 10
+    assert rows_at_once(10_000, on_cpu=8) == 1

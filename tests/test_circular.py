@@ -1,0 +1,54 @@
+"""Rows in a circular buffer, and the like, against plain NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from natmix import _circular
+from natmix._circular import count_rows, front, put_circular, to_front
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_rows_follow_one_another_around_the_end(data):
+    size, number = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 12))
+    start, count = data.draw(st.integers(0, size - 1)), data.draw(st.integers(0, number))
+    store, rows = np.arange(size * 2.0).reshape(size, 2), 100 + np.arange(number * 2.0).reshape(number, 2)
+    wanted = store.copy()
+    for i in range(count):
+        wanted[(start + i) % size] = rows[i]
+    got = put_circular(jnp.asarray(store), jnp.asarray(rows), jnp.asarray(start), jnp.asarray(count))
+    np.testing.assert_array_equal(got, wanted)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=20))
+def test_those_wanted_come_first_in_their_order(mask):
+    rows = np.flatnonzero(mask)
+    np.testing.assert_array_equal(front(jnp.asarray(mask))[: len(rows)], rows)
+    (values,) = to_front(jnp.asarray(mask), jnp.arange(len(mask)) * 10)
+    np.testing.assert_array_equal(values[: len(rows)], rows * 10)
+
+
+@pytest.mark.parametrize("few", [0, 2**23])
+def test_counts_by_comparing_and_by_scattering(few, monkeypatch):
+    monkeypatch.setattr(_circular, "_FEW", few)
+    rng = np.random.default_rng(0)
+    row, mask = rng.integers(0, 7, 50), rng.random(50) < 0.6
+    np.testing.assert_array_equal(
+        count_rows(jnp.asarray(row), jnp.asarray(mask), 9), np.bincount(row[mask], minlength=9)
+    )
+
+
+def test_a_buffer_inside_a_loop_is_not_copied():
+    """Writing into a large buffer takes no memory beside it."""
+    store, rows = jax.ShapeDtypeStruct((10**6, 8), jnp.float32), jax.ShapeDtypeStruct((64, 8), jnp.float32)
+
+    def many(store, rows):
+        return jax.lax.fori_loop(0, 5, lambda i, s: put_circular(s, rows, i * 999_990 % 10**6, i), store)
+
+    memory = jax.jit(many, donate_argnums=0).lower(store, rows).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 10**6
