@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from natmix import _blocks
-from natmix._blocks import map_present, rows_at_once
+from natmix._blocks import map_components, rows_at_once
 
 
 @pytest.mark.parametrize("batch", [1, 3, 8, 20])
@@ -19,7 +19,7 @@ def test_rows_present_get_their_result_and_others_zero(batch, share):
     def block(x, y):
         return {"sum": jnp.sum(x, axis=1) + y, "positive": y > 0}
 
-    got = map_present(block, (jnp.asarray(x), jnp.asarray(y)), jnp.asarray(present), batch)
+    got = map_components(block, (jnp.asarray(x), jnp.asarray(y)), jnp.asarray(present), batch)
     np.testing.assert_allclose(got["sum"], np.where(present, x.sum(axis=1) + y, 0))
     np.testing.assert_array_equal(got["positive"], present & (y > 0))
 
@@ -31,7 +31,7 @@ def test_absent_rows_are_not_computed():
         jax.debug.callback(lambda v: visited.append(np.asarray(v).shape[0]), x)
         return x
 
-    map_present(block, (jnp.ones(32),), jnp.arange(32) % 8 == 0, 4)
+    map_components(block, (jnp.ones(32),), jnp.arange(32) % 8 == 0, 4)
     jax.effects_barrier()
     assert visited == [4]
 
@@ -39,7 +39,7 @@ def test_absent_rows_are_not_computed():
 def test_members_that_run_together_agree_on_the_number_of_blocks():
     present = jnp.asarray([[True] * 1 + [False] * 7, [True] * 6 + [False] * 2])
     x = jnp.arange(16.0).reshape(2, 8)
-    got = jax.vmap(lambda x, p: map_present(lambda a: 2 * a, (x,), p, 2))(x, present)
+    got = jax.vmap(lambda x, p: map_components(lambda a: 2 * a, (x,), p, 2))(x, present)
     np.testing.assert_array_equal(got, np.where(present, 2 * x, 0))
 
 

@@ -7,14 +7,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._blocks import map_present, rows_at_once
+from natmix._blocks import map_components, rows_at_once
 from natmix._hyper import real
 from natmix._importance import effective_sample_size, importance_weights
 from natmix._linalg import einsum
 from natmix._records import Batch, Evaluation, NaturalGradient, Query
-from natmix._rows import PerComponent, reset_row, take_rows
+from natmix._rows import PerComponent, placed, reset_row, set_row, take_rows
+from natmix._sharding import Devices, as_mesh, everywhere, everywhere_alike, split, using, whole_rows
 from natmix._types import Count, Flag, PRNGKey, PyTree, Scalar
 from natmix.component_adaptation import AbstractComponentAdaptation
 from natmix.component_adaptation._base import Change, NewSamples
@@ -90,6 +93,7 @@ class GMMVI(eqx.Module):
 
     `from_codename` builds any of the 432 combinations. `init`, `step`, and for targets outside JAX
     `ask` and `tell`, are pure functions for `jax.jit` and `jax.vmap`; `natmix.fit` drives them.
+    `on` makes the same algorithm for several devices.
     """
 
     sample_selector: AbstractSampleSelector
@@ -103,6 +107,8 @@ class GMMVI(eqx.Module):
     zero_penalty: Array = real(
         30.0, "nats by which a density of zero counts as below the worst positive one", low=0, strict=True
     )
+    mesh: Mesh | None = eqx.field(static=True, default=None, converter=as_mesh)
+    """The devices that components and samples are divided among; None for one device."""
 
     def __check_init__(self) -> None:
         from natmix._codenames import check_modules
@@ -129,6 +135,18 @@ class GMMVI(eqx.Module):
 
         return codename(self)
 
+    def on(self, mesh: Devices | None) -> "GMMVI":
+        """The same algorithm on several devices: the same numbers, up to the order of sums.
+
+        Components (in `State`) and samples are divided among the devices, so the number of component rows
+        is rounded up to a multiple of theirs. States of one mesh do not fit another.
+
+        Args:
+            mesh: a mesh with one axis, ``jax.make_mesh((8,), ("components",))``, or a list of devices; None
+                for one device.
+        """
+        return dataclasses.replace(self, mesh=as_mesh(mesh))
+
     def settings(self) -> dict[str, Any]:
         """All choices and hyperparameters, as plain Python."""
         from natmix._codenames import settings
@@ -149,7 +167,9 @@ class GMMVI(eqx.Module):
                 covariance if left out.
             capacity: room for components, at least as many as the mixture has.
         """
-        return _fresh_state(self, as_key(key), mixture, prior, capacity)
+        state = _fresh_state(self, as_key(key), mixture, prior, capacity)
+        with using(self.mesh):
+            return _placed(state)
 
     def step(self, state: State, target: AbstractTarget) -> tuple[State, Info]:
         """One iteration on a target inside JAX."""
@@ -159,13 +179,20 @@ class GMMVI(eqx.Module):
     def evaluate(self, state: State, query: Query, target: AbstractTarget) -> Evaluation:
         """The target at the points wanted."""
         key = jax.random.fold_in(_iteration_key(state), 1)
-        return target.evaluate(key, query.points, query.count, self.ng_estimator.needs_gradient)
+        with using(self.mesh if target.inside_jax else None):
+            return target.evaluate(key, query.points, query.count, self.ng_estimator.needs_gradient)
 
     def ask(self, state: State) -> Query:
         """The points at which this iteration needs the target."""
+        self._check_rows(state)
+        with using(self.mesh):
+            return self._ask(state)
+
+    def _ask(self, state: State) -> Query:
         key = _iteration_key(state)
+        mixture = _known_weights(state.mixture)
         draws = self.sample_selector.ask(
-            state.sample_selector, jax.random.fold_in(key, 0), state.iteration, state.mixture, state.ids
+            state.sample_selector, jax.random.fold_in(key, 0), state.iteration, mixture, state.ids
         )
         extra = self.component_adaptation.candidates(jax.random.fold_in(key, 2), state.prior)
         adds = self.component_adaptation.wants_to_add(state.iteration, state.mixture)
@@ -176,6 +203,23 @@ class GMMVI(eqx.Module):
 
     def tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
         """The rest of the iteration, given the target at those points."""
+        self._check_rows(state)
+        with using(self.mesh):
+            state = dataclasses.replace(state, mixture=_known_weights(state.mixture))
+            new_state, info = self._tell(state, query, evaluation)
+            return _placed(new_state), info
+
+    def _check_rows(self, state: State) -> None:
+        """Whether every device can have as many components as the others."""
+        rows = state.mixture.num_components
+        if whole_rows(rows, self.mesh) != rows:
+            assert self.mesh is not None
+            raise ValueError(
+                f"A state with {rows} component rows cannot be divided among {self.mesh.size} devices; "
+                "make it with `init` or `resized` of the algorithm on this mesh."
+            )
+
+    def _tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
         algo = _cast(self, state.mixture.dtype)
         T = algo.temperature
         draws = query.draws
@@ -214,7 +258,9 @@ class GMMVI(eqx.Module):
         exists = mixture.log_weights > -jnp.inf
         reward = jnp.where(exists, T * mixture.log_weights + log_ratio, 0)
         rewards = state.rewards.set(Rewards(reward, state.rewards.value.records + 1))
-        log_weights = algo.weight_updater.update(mixture.log_weights, log_ratio, weight_stepsize, T)
+        log_weights = everywhere_alike(
+            algo.weight_updater.update, mixture.log_weights, log_ratio, weight_stepsize, T
+        )
         mixture = Mixture(log_weights, components)
 
         adaptation_state, change = algo.component_adaptation.adapt(
@@ -243,7 +289,7 @@ class GMMVI(eqx.Module):
             weight_stepsize=weight_state,
             component_adaptation=adaptation_state,
         )
-        new_state, added = _apply(new_state, change)
+        new_state, added = _apply(new_state, everywhere(change))
         info = _info(state, new_state, query, evaluation, batch, elbo, success, stepsizes, weight_stepsize)
         info = dataclasses.replace(
             info, added=added, deleted=jnp.sum(change.delete), candidate_gain=change.gain
@@ -263,7 +309,11 @@ class GMMVI(eqx.Module):
         return full & self.component_adaptation.wants_to_add(state.iteration, state.mixture)
 
     def resized(self, state: State, capacity: int) -> State:
-        """The same state with room for ``capacity`` components; present ones move to the front."""
+        """The same state with room for ``capacity`` components; present ones move to the front.
+
+        On several devices the number is rounded up to a multiple of theirs.
+        """
+        capacity = whole_rows(capacity, self.mesh)
         exists = state.mixture.log_weights > -jnp.inf
         old = exists.shape[0]
         if capacity < old and state.sample_selector is not None:
@@ -274,12 +324,24 @@ class GMMVI(eqx.Module):
         order = jnp.concatenate([front, jnp.full(max(0, capacity - old), -1)])[:capacity]
         order = jnp.where((order >= 0) & exists[order], order, -1)
         rows = take_rows(state, order)
-        return dataclasses.replace(
+        resized = dataclasses.replace(
             rows,
             mixture=_take(state.mixture, order),
             ids=jnp.where(order >= 0, state.ids[order], jnp.arange(capacity, dtype=jnp.int32)),
             sample_selector=self.sample_selector.resized(state.sample_selector, old, capacity),
         )
+        with using(self.mesh):
+            return _placed(resized)
+
+
+def _placed(state: State) -> State:
+    """On several devices: every array where it belongs."""
+    return dataclasses.replace(placed(state), mixture=split(state.mixture), ids=split(state.ids))
+
+
+def _known_weights(mixture: Mixture) -> Mixture:
+    """On several devices: with weights that all of them know."""
+    return Mixture(everywhere(mixture.log_weights), mixture.components)
 
 
 @eqx.filter_jit
@@ -291,7 +353,7 @@ def _fresh_state(
         wide = type(mixture.components).from_covariance(mixture.mean()[None], mixture.covariance()[None])
         prior = Mixture(jnp.zeros(1, mixture.dtype), wide)
     K = mixture.num_components
-    mixture = _padded(mixture, max(capacity or K, K))
+    mixture = _padded(mixture, whole_rows(max(capacity or K, K), algorithm.mesh))
     K2, dtype = mixture.num_components, mixture.dtype
     algo = _cast(algorithm, dtype)
     no_rewards = Rewards(jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
@@ -322,17 +384,22 @@ def _updated(
     T: Scalar,
 ) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
     """The components after their update, and which of them were changed."""
-
-    def block(
-        components: AbstractGaussians, gradient: NaturalGradient, steps: Array, updates: Array
-    ) -> tuple[AbstractGaussians, Array]:
-        return updater.update(components, gradient, steps, updates, T)
-
     present = mixture.log_weights > -jnp.inf
     at_once = rows_at_once(8 * mixture.dim**2, on_cpu=_UPDATED_AT_ONCE)
     rows = (mixture.components, natural_gradient, stepsizes, updates)
-    components, success = map_present(block, rows, present, at_once)
+    components, success = map_components(Partial(_update, updater, T), rows, present, at_once)
     return components.where(present, mixture.components), success
+
+
+def _update(
+    updater: AbstractComponentUpdater,
+    T: Scalar,
+    components: AbstractGaussians,
+    natural_gradient: NaturalGradient,
+    stepsizes: Float[Array, " B"],
+    updates: Int[Array, " B"],
+) -> tuple[AbstractGaussians, Bool[Array, " B"]]:
+    return updater.update(components, natural_gradient, stepsizes, updates, T)
 
 
 def _iteration_key(state: State) -> PRNGKey:
@@ -387,20 +454,18 @@ def _candidates(query: Query, evaluation: Evaluation) -> NewSamples:
 def _apply(state: State, change: Change) -> tuple[State, Flag]:
     """Delete and add components; a new one takes the first free row."""
     log_weights = jnp.where(change.delete, -jnp.inf, state.mixture.log_weights)
-    log_weights = jax.nn.log_softmax(log_weights)
+    log_weights = everywhere_alike(jax.nn.log_softmax, log_weights)
     free = log_weights == -jnp.inf
     row = jnp.argmax(free)
     add = change.add & free[row]
     newcomer = type(state.mixture.components).isotropic(change.mean[None], change.scale[None])
-    components: AbstractGaussians = jax.tree.map(
-        lambda a, b: a.at[row].set(jnp.where(add, b[0], a[row])), state.mixture.components, newcomer
-    )
-    log_weights = log_weights.at[row].set(jnp.where(add, change.log_weight, log_weights[row]))
-    ids = state.ids.at[row].set(jnp.where(add, state.births, state.ids[row]))
+    components = set_row(state.mixture.components, row, jax.tree.map(lambda a: a[0], newcomer), add)
+    log_weights = set_row(log_weights, row, change.log_weight, add)
+    ids = set_row(state.ids, row, state.births, add)
     state = reset_row(state, row, add)
     state = dataclasses.replace(
         state,
-        mixture=Mixture(jax.nn.log_softmax(log_weights), components),
+        mixture=Mixture(everywhere_alike(jax.nn.log_softmax, log_weights), components),
         ids=ids,
         births=state.births + add.astype(jnp.int32),
     )

@@ -3,14 +3,18 @@
 Arrays of samples have a fixed length N of which only the first ``count`` rows are real. The loops
 here stop after the block that holds the last real row; what they return beyond it is zero.
 Callers mask by ``count`` (or by validity) and never read those rows.
+
+The functions given are trees (`natmix._sharding`): the arrays they need are their leaves.
 """
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool
 
+from natmix import _sharding
 from natmix._lockstep import most
 from natmix._types import Count, PyTree
 
@@ -34,10 +38,25 @@ def _budget() -> int:
 
 
 def map_blocks(
-    fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], rows: int, count: Count | int | None = None
+    fn: Callable[..., PyTree],
+    arrays: tuple[PyTree, ...],
+    rows: int,
+    count: Count | int | None = None,
+    *,
+    keep_blocks: bool = False,
 ) -> PyTree:
-    """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first."""
+    """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first.
+
+    On several devices each has blocks of its own samples; with ``keep_blocks`` they are the blocks that one
+    device would have.
+    """
     n = _length(arrays)
+    if _sharding.current() is not None:
+        if keep_blocks and n <= rows:
+            with _sharding.using(None):
+                return fn(*arrays)
+        own = Partial(_own_blocks, map_blocks, fn, rows)
+        return _sharding.map_samples(own, arrays, count, rows if keep_blocks else 1)
     if n <= rows:
         return fn(*arrays)
     padded, blocks = _pad(arrays, n, rows)
@@ -57,6 +76,8 @@ def sum_blocks(
 ) -> PyTree:
     """The sum of ``fn`` over blocks of samples; ``fn`` must give zero for rows of zeros."""
     n = _length(arrays)
+    if _sharding.current() is not None:
+        return _sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
     if n <= rows:
         return fn(*arrays)
     padded, _ = _pad(arrays, n, rows)
@@ -69,18 +90,55 @@ def sum_blocks(
     return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
 
 
-def map_present(fn: Callable[..., PyTree], rows: PyTree, present: Bool[Array, " K"], batch: int) -> PyTree:
-    """Apply ``fn``, which takes ``batch`` rows at once, to the rows present; zeros for the others."""
+def _own_blocks(
+    over_blocks: Callable[..., PyTree],
+    fn: Callable[..., PyTree],
+    rows: int,
+    arrays: tuple[PyTree, ...],
+    count: Count | int | None,
+) -> PyTree:
+    return over_blocks(fn, arrays, rows, count)
+
+
+def map_components(
+    fn: Callable[..., PyTree],
+    rows: tuple[PyTree, ...],
+    present: Bool[Array, " K"] | None = None,
+    at_once: int | None = None,
+) -> PyTree:
+    """Apply ``fn`` to the rows of components, ``at_once`` of those present at a time; zeros for the others.
+
+    If nothing is said about presence, ``fn`` is given all rows together. On several devices each has its own
+    components.
+    """
+    mesh = _sharding.current()
+    if mesh is not None:
+        # Simulated devices do one after another, as they share the threads of one pool: LAPACK's routines for
+        # batches of matrices hold a thread while they wait for others, so that all would wait for ever.
+        if mesh.devices.flat[0].platform == "cpu":
+            present, at_once = jnp.ones(_length(rows), bool) if present is None else present, 1
+        return _sharding.map_rows(Partial(_own_components, fn, at_once), rows, present)
+    if present is None:
+        return fn(*rows)
     K = present.shape[0]
     front = jnp.argsort(~present, stable=True)
     count = jnp.sum(present, dtype=jnp.int32)
-    out = map_blocks(lambda r: fn(*r), (jax.tree.map(lambda a: a[front], rows),), min(batch, K), count)
+    out = map_blocks(fn, jax.tree.map(lambda a: a[front], rows), min(at_once or K, K), count)
     back = jnp.argsort(front)
 
     def masked(o: Array) -> Array:
         return jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o[back], jnp.zeros((), o.dtype))
 
     return jax.tree.map(masked, out)
+
+
+def _own_components(
+    fn: Callable[..., PyTree],
+    at_once: int | None,
+    rows: tuple[PyTree, ...],
+    present: Bool[Array, " K"] | None,
+) -> PyTree:
+    return map_components(fn, rows, present, at_once)
 
 
 def rows_at_once(elements: int, on_cpu: int) -> int:

@@ -1,19 +1,21 @@
 """Rows written one after another into a buffer whose end is followed by its beginning.
 
-A scatter would do, but it visits every row by itself on a CPU; these are two slices.
+A scatter would do, but it visits every row by itself on a CPU; these are two slices. On several devices it is
+a scatter: each looks for the rows that belong to its part of the buffer.
 """
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from natmix._sharding import current, everywhere
 from natmix._types import Count
 
 
 def put_circular(store: Array, rows: Array, start: Count, count: Count) -> Array:
     """The first ``count`` of ``rows`` in slots start, start + 1, ...; if they are too many, the last."""
     S, N = store.shape[0], rows.shape[0]
-    if N > S:
+    if N > S or current() is not None:
         last = jnp.arange(N) >= count - S
         slot = jnp.where(last & (jnp.arange(N) < count), (start + jnp.arange(N)) % S, S)
         return store.at[slot].set(rows, mode="drop")
@@ -33,14 +35,14 @@ def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], coun
 
 def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
     """Rows where ``mask`` holds first, in their order; what follows means nothing."""
-    order = front(mask)
+    order, arrays = front(mask), everywhere(arrays)
     return tuple(a[order] for a in arrays)
 
 
 def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
     """The rows where ``mask`` holds, in their order; what follows means nothing."""
     n = mask.shape[0]
-    order = jnp.searchsorted(jnp.cumsum(mask), jnp.arange(1, n + 1))
+    order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1))
     return jnp.minimum(order, n - 1).astype(jnp.int32)
 
 

@@ -21,6 +21,7 @@ from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
 from natmix._result import Counts, Elbo, Result, Timings
 from natmix._run import ChunkResult, Runner, check_first, initial_capacity
+from natmix._sharding import Devices, as_mesh
 from natmix.component_adaptation.vips import Vips
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget, TargetError, as_target
@@ -50,6 +51,7 @@ def fit(
     init_mixture: Mixture | None = None,
     covariance: str | None = None,
     dtype: Any = None,
+    mesh: Devices | None = None,
     max_iterations: int = 10_000,
     max_evaluations: int | None = None,
     max_seconds: float | None = None,
@@ -78,6 +80,9 @@ def fit(
             components are sought, is then its own unless given.
         covariance: "full" or "diagonal"; as in ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
+        mesh: several devices to divide components and samples among: a mesh with one axis, such as
+            ``jax.make_mesh((8,), ("components",))``, or a list of devices. The numbers stay the same up to
+            the order of sums.
         max_iterations: limit of iterations.
         max_evaluations: limit of evaluations of the target, never exceeded.
         max_seconds: limit of time, compilation included; the iteration that passes it is finished.
@@ -96,6 +101,7 @@ def fit(
     started = time.perf_counter()
     limits = _Limits(max_iterations, max_evaluations, max_seconds, elbo_samples, tolerance)
     _check_names(overrides)
+    devices = as_mesh(mesh)
     region = _defaults.Region(init_mean, init_scale, init_covariance, box)
     kind = _kind(covariance, init_mixture)
     dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
@@ -107,6 +113,8 @@ def fit(
     found = as_target(target, dim, dtype, np.zeros(0) if mixture is None else np.asarray(mixture.mean()))
     assert mixture is not None  # as_target insists on knowing the dimension
     chosen, known, notes = _defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
+    if devices is not None:
+        chosen = chosen.on(devices)
     capacity = initial_capacity(chosen, mixture.num_components)
     job = _Job(
         target=known,
@@ -127,6 +135,7 @@ def fit(
         "init_mixture": init_mixture is not None,
         "covariance": kind,
         "dtype": str(jnp.dtype(dtype)),
+        "devices": 1 if chosen.mesh is None else chosen.mesh.size,
         **dataclasses.asdict(limits),
     }
     return job.run(progress, key_elbo, settings)

@@ -5,6 +5,7 @@ reset to ``fresh`` everywhere; when the capacity changes every row moves along. 
 that to any tree, so no module knows that components come and go.
 """
 
+import abc
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from natmix import _sharding
 from natmix._types import Count, Flag, PyTree
 
 T = TypeVar("T")
@@ -42,13 +44,45 @@ class PerComponent(eqx.Module, Generic[T]):
         return PerComponent(value, self.fresh)
 
 
+class SampleStore(eqx.Module):
+    """Samples kept from one iteration to the next: what `by_sample` gives has them first."""
+
+    @abc.abstractmethod
+    def by_sample(self) -> tuple[PyTree, ...]:
+        """The arrays with samples first."""
+
+
+def set_row(values: S, row: Count, value: S, do: Flag) -> S:
+    """Give row ``row`` of the arrays ``values`` the ``value``, if ``do``."""
+
+    def put(v: Array, f: Array) -> Array:
+        if _sharding.current() is None:
+            return v.at[row].set(jnp.where(do, f, v[row]))
+        here = do & (jnp.arange(v.shape[0]) == row)  # by comparison, which needs no other device
+        return jnp.where(here.reshape(-1, *[1] * (v.ndim - 1)), f, v)
+
+    return jax.tree.map(put, values, value)
+
+
+def placed(tree: S) -> S:
+    """On several devices: components and stored samples split, everything else everywhere."""
+
+    def place(node: PyTree) -> PyTree:
+        if isinstance(node, PerComponent):
+            return PerComponent(_sharding.split(node.value), _sharding.everywhere(node.fresh))
+        if isinstance(node, SampleStore):
+            stored = _sharding.split(node.by_sample())
+            return eqx.tree_at(lambda s: s.by_sample(), _sharding.everywhere(node), stored)
+        return _sharding.everywhere(node)
+
+    if _sharding.current() is None:
+        return tree
+    return jax.tree.map(place, tree, is_leaf=lambda x: isinstance(x, (PerComponent, SampleStore)))
+
+
 def reset_row(tree: S, row: Count, do: Flag) -> S:
     """Give row ``row`` of everything per component its fresh value, if ``do``."""
-
-    def reset(v: Array, f: Array) -> Array:
-        return v.at[row].set(jnp.where(do, f, v[row]))
-
-    return _map(lambda p: jax.tree.map(reset, p.value, p.fresh), tree)
+    return _map(lambda p: set_row(p.value, row, p.fresh, do), tree)
 
 
 def take_rows(tree: S, order: Int[Array, " K2"]) -> S:

@@ -15,6 +15,7 @@ from natmix._algorithm import GMMVI, Info, State
 from natmix._blas import single_threaded_blas
 from natmix._compile import quick_jit
 from natmix._records import Evaluation, Query
+from natmix._sharding import everywhere, using, whole_rows
 from natmix._types import Count
 from natmix.targets import AbstractTarget, TargetError
 
@@ -123,9 +124,11 @@ class Runner:
     def __init__(
         self, algorithm: GMMVI, target: AbstractTarget, most_components: int, shrink_every: int = CHUNK
     ) -> None:
-        self.algorithm = algorithm
-        self.target = target
-        self.most_components = most_components
+        with using(algorithm.mesh):
+            self.algorithm = everywhere(algorithm)
+            self.target = everywhere(target)
+        self.most_rows = whole_rows(most_components, algorithm.mesh)
+        self.fewest_rows = whole_rows(min_capacity(), algorithm.mesh)
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self._warm: set[int] = set()
@@ -166,7 +169,7 @@ class Runner:
     def _compile_ahead(self, state: State, components: int) -> None:
         """On an accelerator, compile for more rows in the background once half of them are taken."""
         rows = state.mixture.num_components
-        more = min(_grown(rows), self.most_components)
+        more = min(_grown(rows), self.most_rows)
         wanted = more > rows and 2 * components >= rows and more not in self._warm
         if not wanted or not _compiles_ahead() or (self._ahead and self._ahead[0] == more):
             return
@@ -207,13 +210,13 @@ class Runner:
         rows = state.mixture.num_components
         full, _ = _outlook(self.algorithm, state)
         if bool(full):
-            return _resized(self.algorithm, state, min(_grown(rows), self.most_components))
+            return _resized(self.algorithm, state, min(_grown(rows), self.most_rows))
         if int(state.iteration) % self.shrink_every:
             return state
         present = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
         can_shrink = state.sample_selector is None
-        if can_shrink and rows > min_capacity() and 4 * present <= rows:
-            return _resized(self.algorithm, state, max(rows // 2, min_capacity()))
+        if can_shrink and rows > self.fewest_rows and 4 * present <= rows:
+            return _resized(self.algorithm, state, max(rows // 2, self.fewest_rows))
         return state
 
 
@@ -239,7 +242,7 @@ def initial_capacity(algorithm: GMMVI, components: int) -> int:
         ample = -(-(components + components // _SPARE) // _SPARE) * _SPARE
     else:
         ample = 1 << (components - 1).bit_length()
-    return min(most, max(min_capacity(), ample))
+    return whole_rows(min(most, max(min_capacity(), ample)), algorithm.mesh)
 
 
 def check_first(infos: dict[str, np.ndarray], advice: str) -> None:

@@ -1,17 +1,18 @@
 """A fixed number of samples, kept uniform over all samples ever seen."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._circular import put_circular, to_front
+from natmix._rows import SampleStore
+from natmix._sharding import everywhere
 from natmix._types import Count, PRNGKey
 
 _MANY = 2**31 - 2
 
 
-class Reservoir(eqx.Module):
+class Reservoir(SampleStore):
     """Values of the target over the whole history of a run, at a fixed cost per new sample.
 
     Attributes:
@@ -29,6 +30,9 @@ class Reservoir(eqx.Module):
         """Room for ``size`` samples."""
         return cls(jnp.zeros((size, dim), dtype), jnp.zeros(size, dtype), jnp.zeros((), jnp.int32))
 
+    def by_sample(self) -> tuple[Array, ...]:
+        return self.x, self.log_target
+
     @property
     def filled(self) -> Count:
         """How many slots, from the first, hold a sample."""
@@ -43,6 +47,7 @@ class Reservoir(eqx.Module):
         two writes collide; each slot is overwritten with the same probability.
         """
         S = self.x.shape[0]
+        x, log_target, real = everywhere((x, log_target, real))  # each device looks for what it is to keep
         key_in, key_slot = jax.random.split(key)
         number = jnp.minimum(self.seen, _MANY - real.shape[0]) + jnp.cumsum(real) - 1
         u = jax.random.uniform(key_in, real.shape)

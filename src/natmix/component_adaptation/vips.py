@@ -12,6 +12,7 @@ from natmix._hyper import count, real, series, whole
 from natmix._linalg import einsum
 from natmix._lockstep import anyone
 from natmix._rows import PerComponent
+from natmix._sharding import everywhere
 from natmix._types import Count, Flag, PRNGKey, Scalar
 from natmix.component_adaptation._base import AbstractComponentAdaptation, Change, NewSamples
 from natmix.component_adaptation._reservoir import Reservoir
@@ -203,7 +204,7 @@ def _pool(
     elif n:
         parts.append((samples.x[:n], samples.log_target[:n], usable[:n]))
     points, values, usable_ones = zip(*parts, strict=True)
-    return jnp.concatenate(points), jnp.concatenate(values), jnp.concatenate(usable_ones)
+    return everywhere((jnp.concatenate(points), jnp.concatenate(values), jnp.concatenate(usable_ones)))
 
 
 def _best_candidate(
@@ -218,7 +219,7 @@ def _best_candidate(
     if x.shape[0] == 0:
         nowhere = jnp.full((), -jnp.inf, mixture.dtype)
         return jnp.zeros(mixture.dim, mixture.dtype), nowhere, nowhere
-    log_q = mixture.components.mixture_log_prob(mixture.log_weights, x, count)
+    log_q = everywhere(mixture.components.mixture_log_prob(mixture.log_weights, x, count))
     ceiling = jnp.max(jnp.where(ok, log_q, -jnp.inf))
     score = jnp.where(ok, log_target - jnp.maximum(log_q, ceiling - depth), -jnp.inf)
     best = jnp.argmax(score)

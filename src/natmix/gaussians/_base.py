@@ -17,9 +17,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._blocks import map_blocks, sum_blocks
+from natmix._blocks import map_blocks, map_components, sum_blocks
 from natmix._linalg import einsum
 from natmix._types import Count
 from natmix.gaussians._kernels import LOG_2PI, AbstractKernel, WhitenedKernel
@@ -191,10 +192,7 @@ class AbstractGaussians(eqx.Module):
     ) -> Float[Array, " N"]:
         """Log sum_k w_k N(x; m, S), without keeping an N x K array."""
         kernel = self._kernel()
-
-        def block(x: Float[Array, "B D"]) -> Float[Array, " B"]:
-            return jax.nn.logsumexp(kernel.log_prob(x) + log_weights, axis=1)
-
+        block = Partial(_mixture_log_prob, kernel, log_weights)
         return map_blocks(block, (x,), kernel.rows_per_block(), count)
 
     def mixture_score(
@@ -217,12 +215,7 @@ class AbstractGaussians(eqx.Module):
         L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L.
         """
         kernel = self._kernel()
-
-        def block(
-            w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]
-        ) -> tuple[Array, Array]:
-            return kernel.moment(w, x, v), einsum("bk,bd->kd", w, v)
-
+        block = Partial(_moment_and_gradient, kernel)
         moment, gradient = sum_blocks(block, (weights, x, gradients), kernel.rows_per_block(), count)
         return kernel.curvature(moment), self.pull(gradient)
 
@@ -235,18 +228,14 @@ class AbstractGaussians(eqx.Module):
             curvature, gradient = jax.tree.map(lambda a: a[None], row).stein(w[:, None], x, v)
             return curvature[0], gradient[0]
 
-        return jax.vmap(one)(self, weights, x, gradients)
+        return map_components(jax.vmap(one), (self, weights, x, gradients))
 
     def score_moments(
         self, weights: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> tuple[Curvature, Float[Array, "K D"]]:
         """Weighted sums of y y^T - I and of y: derivatives of E[c] when the weights hold c."""
-
-        def block(w: Float[Array, "B K"], x: Float[Array, "B D"]) -> tuple[Array, Array, Array]:
-            y = self.whiten(x)
-            return self._own_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)
-
-        second, first, total = sum_blocks(block, (weights, x), WhitenedKernel(self).rows_per_block(), count)
+        rows = WhitenedKernel(self).rows_per_block()
+        second, first, total = sum_blocks(Partial(_whitened_moments, self), (weights, x), rows, count)
         identity = self.plus_identity(jnp.zeros_like(second))
         return second - self.scaled(identity, total), first
 
@@ -266,3 +255,22 @@ class AbstractGaussians(eqx.Module):
     def take(self, rows: Int[Array, " K2"]) -> Self:
         """Some rows."""
         return jax.tree.map(lambda a: a[rows], self)
+
+
+def _mixture_log_prob(
+    kernel: AbstractKernel, log_weights: Float[Array, " K"], x: Float[Array, "B D"]
+) -> Float[Array, " B"]:
+    return jax.nn.logsumexp(kernel.log_prob(x) + log_weights, axis=1)
+
+
+def _moment_and_gradient(
+    kernel: AbstractKernel, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]
+) -> tuple[Array, Array]:
+    return kernel.moment(w, x, v), einsum("bk,bd->kd", w, v)
+
+
+def _whitened_moments(
+    gaussians: AbstractGaussians, w: Float[Array, "B K"], x: Float[Array, "B D"]
+) -> tuple[Array, Array, Array]:
+    y = gaussians.whiten(x)
+    return gaussians._own_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)

@@ -59,10 +59,10 @@ class FullGaussians(AbstractGaussians):
         return self.mean[:, None] + einsum("knj,kij->kni", y, self.scale_tril)
 
     def colour_rows(self, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
-        def block(y: Float[Array, "B D"], rows: Int[Array, " B"]) -> Float[Array, "B D"]:
-            return self.mean[rows] + einsum("nj,nij->ni", y, self.scale_tril[rows])
+        return map_blocks(self._colour_block, (y, rows), block_rows(self.dim**2))
 
-        return map_blocks(block, (y, rows), block_rows(self.dim**2))
+    def _colour_block(self, y: Float[Array, "B D"], rows: Int[Array, " B"]) -> Float[Array, "B D"]:
+        return self.mean[rows] + einsum("nj,nij->ni", y, self.scale_tril[rows])
 
     def pull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
         return einsum("kij,ki->kj", self.scale_tril, v)

@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
-from natmix._blocks import block_rows, map_present, rows_at_once, sum_blocks
+from natmix._blocks import block_rows, map_components, rows_at_once, sum_blocks
 from natmix._hyper import flag, real
 from natmix._linalg import einsum
 from natmix._records import Batch, NaturalGradient
@@ -60,10 +61,6 @@ class More(AbstractNgEstimator):
         weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
         gaussians = mixture.components
 
-        def one(k: Array, w: Array, ridge: Array, extra: Array) -> Float[Array, " F"]:
-            own_reward = jnp.where(batch.zero, reward - extra, reward)
-            return _ridge_regression(gaussians.take(k[None]), w, batch, own_reward, ridge, at_once)
-
         # Standard weights enter as w/n: only their size relative to the ridge differs from
         # self-normalised ones, and exp(log_scale) may overflow, so the ridge is divided instead.
         ridge = state.value * jnp.exp(-jnp.maximum(weights.log_scale, -60.0))
@@ -73,7 +70,8 @@ class More(AbstractNgEstimator):
         rows = (jnp.arange(gaussians.capacity), weights.values.T, ridge, extra)
         F = _num_features(gaussians)
         at_once = min(rows_at_once(_SQUARES * F * F, on_cpu=1), gaussians.capacity)
-        coefficients = map_present(jax.vmap(one), rows, mixture.log_weights > -jnp.inf, at_once)
+        block = Partial(_coefficients, gaussians, batch, reward, at_once)
+        coefficients = map_components(block, rows, mixture.log_weights > -jnp.inf, at_once)
         hessian, gradient = gaussians.unpack(coefficients)
         ok = weights.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
@@ -84,6 +82,18 @@ class More(AbstractNgEstimator):
         up = jnp.minimum(10 * state.value, self.max_ridge)
         down = jnp.maximum(0.5 * state.value, self.ridge)
         return state.set(jnp.where(success, down, up))
+
+
+def _coefficients(
+    gaussians: AbstractGaussians, batch: Batch, reward: Float[Array, " N"], at_once: int, *rows: Array
+) -> Float[Array, "B F"]:
+    """Of ``at_once`` components: their numbers, weights [B, N], ridges, and what zeros cost them beside."""
+
+    def one(k: Array, w: Array, ridge: Array, extra: Array) -> Float[Array, " F"]:
+        own_reward = jnp.where(batch.zero, reward - extra, reward)
+        return _ridge_regression(gaussians.take(k[None]), w, batch, own_reward, ridge, at_once)
+
+    return jax.vmap(one)(*rows)
 
 
 def _ridge_regression(

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._circular import count_rows, to_front
+from natmix._circular import count_rows, front, to_front
 from natmix._hyper import Option, ratio, whole
 from natmix._records import Batch, Draws
+from natmix._sharding import current, everywhere, split
 from natmix._types import Count, PRNGKey
 from natmix.mixture import Mixture
 from natmix.sample_selectors._reuse import NewSamples, OldSamples, Ring
@@ -79,7 +80,7 @@ class AbstractSampleSelector(Option):
         """New samples, those wanted in front."""
         old = None if state is None else state.recall(mixture, self._wanted(mixture), iteration)
         x, source, wanted = self.draw(key, mixture, ids, self._n_eff_of_old(old, mixture))
-        x, source = to_front(wanted, x, source)
+        x, source = split(to_front(wanted, x, source))
         return Draws(x, source, jnp.sum(wanted, dtype=jnp.int32), old)
 
     def _n_eff_of_old(self, old: OldSamples | None, mixture: Mixture) -> Array:
@@ -127,12 +128,16 @@ class AbstractSampleSelector(Option):
                 jnp.concatenate([old.log_target, raw]),
                 jnp.concatenate([jnp.full(old.real.shape, -1, jnp.int32), source]),
                 jnp.concatenate([jnp.logaddexp(old.log_mass, old_mass), jnp.logaddexp(mass, log_mass)]),
-                jnp.concatenate([old.log_components, log_components]),
             ]
             if slope is not None and old.gradient is not None:
                 columns.append(jnp.concatenate([old.gradient, slope]))
-            x, raw, source, log_mass, log_components, *rest = to_front(real, *columns)
+            order = front(real)
+            x, raw, source, log_mass, *rest = split([a[order] for a in everywhere(columns)])
             slope = rest[0] if rest else None
+            if current() is None:
+                log_components = jnp.concatenate([old.log_components, log_components])[order]
+            else:  # each device those of its samples, rather than send N x K numbers around
+                log_components = mixture.components.log_prob(x, jnp.sum(real, dtype=jnp.int32))
         count = jnp.sum(real, dtype=jnp.int32)
         real = jnp.arange(x.shape[0]) < count
         log_z = log_mass - jnp.log(jnp.maximum(count, 1).astype(x.dtype))

@@ -9,12 +9,14 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._blocks import block_rows, map_blocks
 from natmix._circular import count_rows, front, put_circular
 from natmix._lockstep import anyone
 from natmix._records import Draws
+from natmix._sharding import everywhere
 from natmix._types import Count
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
@@ -56,6 +58,7 @@ class Ring(eqx.Module):
     than computed anew: ``log_sums`` has one sum per sample and generation, to which an iteration adds one
     column (the present components, whose densities it needs anyway) and the rows of its few new samples.
     Only the oldest generation, of which some samples may have left, is summed anew.
+    On several devices every one has the whole ring, and meets its share of it with the Gaussians.
 
     Attributes:
         x: samples.
@@ -150,16 +153,8 @@ class Ring(eqx.Module):
         self, x: Float[Array, "N D"], used: Float[Array, " HK"], count: Count
     ) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
         """``log_mass`` and ``log_sums`` of new samples."""
-        H = self.max_age
-
-        def block(x: Float[Array, "B D"]) -> tuple[Array, Array]:
-            log_prob = self.gaussians.log_prob(x)
-            mass = jax.nn.logsumexp(log_prob + jnp.log(used), axis=1)
-            each = (log_prob + jnp.log(self.counts)).reshape(x.shape[0], H, -1)
-            return mass, jax.nn.logsumexp(each, axis=2)
-
         rows = max(64, min(block_rows(4 * used.shape[0]), x.shape[0] // _BLOCKS))
-        return map_blocks(block, (x,), rows, count)
+        return map_blocks(Partial(_meet, self, used), (x,), rows, count)
 
     def push(
         self, old: OldSamples, new: NewSamples, components: AbstractGaussians, iteration: Count
@@ -167,12 +162,12 @@ class Ring(eqx.Module):
         """Add this iteration's samples that are to be kept, over the oldest ones, and its Gaussians."""
         R, K = self.x.shape[0], components.capacity
         generation = iteration % self.max_age
-        keep, draws = new.keep, new.draws
+        keep, draws = everywhere(new.keep), new.draws
         total = jnp.sum(keep, dtype=jnp.int32)
         order = front(keep)
 
         def put(store: Array, rows: Array) -> Array:
-            return put_circular(store, rows[order], self.next, total)
+            return put_circular(store, everywhere(rows)[order], self.next, total)
 
         def replace(store: Array, rows: Array) -> Array:
             return jax.lax.dynamic_update_slice_in_dim(store, rows, generation * K, 0)
@@ -182,7 +177,7 @@ class Ring(eqx.Module):
             jax.nn.logsumexp(c + jnp.log(counts), axis=1) for c in (old.log_components, new.log_components)
         )
         # The old samples are there newest first, from the slot before the next one back.
-        column = jnp.roll(here_old[::-1], self.next)
+        column = jnp.roll(everywhere(here_old)[::-1], self.next)
         log_sums = self.log_sums.at[:, generation].set(column)
         return Ring(
             x=put(self.x, draws.x),
@@ -193,7 +188,7 @@ class Ring(eqx.Module):
             born=put(self.born, jnp.full(keep.shape, iteration, jnp.int32)),
             source=put(self.source, draws.source),
             next=((self.next + total) % R).astype(jnp.int32),
-            gaussians=jax.tree.map(replace, self.gaussians, components),
+            gaussians=jax.tree.map(replace, self.gaussians, everywhere(components)),
             counts=replace(self.counts, counts),
             log_sums=put(log_sums, new.log_sums.at[:, generation].set(here_new)),
         )
@@ -225,3 +220,10 @@ class Ring(eqx.Module):
             ).reshape(-1),
             log_sums=grow(self.log_sums, -jnp.inf),
         )
+
+
+def _meet(ring: Ring, used: Float[Array, " HK"], x: Float[Array, "B D"]) -> tuple[Array, Array]:
+    log_prob = ring.gaussians.log_prob(x)
+    mass = jax.nn.logsumexp(log_prob + jnp.log(used), axis=1)
+    each = (log_prob + jnp.log(ring.counts)).reshape(x.shape[0], ring.max_age, -1)
+    return mass, jax.nn.logsumexp(each, axis=2)

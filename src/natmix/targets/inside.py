@@ -6,7 +6,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jax.tree_util import Partial
+from jaxtyping import Array, Float, Int
 
 from natmix._blocks import map_blocks
 from natmix._records import Evaluation
@@ -62,16 +63,11 @@ class JaxTarget(AbstractTarget):
         self, key: PRNGKey, x: Float[Array, "Q D"], count: Count | int, needs_gradient: bool
     ) -> Evaluation:
         """The log density, and its gradient if needed, at the first ``count`` points."""
-        block = self._many if self.batched else self._each
-
-        def evaluate(index: Array, x: Array) -> tuple[Array, Array | None]:
-            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
-            value, gradient = block(keys, x, needs_gradient)
-            value = value.astype(x.dtype)
-            return value, None if gradient is None else gradient.astype(x.dtype)
-
         rows = self.batch_size or (_CPU_BLOCK if jax.default_backend() == "cpu" else _ACCELERATOR_BLOCK)
-        return Evaluation(*map_blocks(evaluate, (jnp.arange(x.shape[0]), x), rows, count))
+        noisy_blocks = self.batched and self.stochastic
+        block = Partial(_evaluate, self, key, needs_gradient)
+        arrays = (jnp.arange(x.shape[0]), x)
+        return Evaluation(*map_blocks(block, arrays, rows, count, keep_blocks=noisy_blocks))
 
     def _call(self, key: PRNGKey, x: Array) -> Any:
         return self.fn(key, x) if self.stochastic else self.fn(x)
@@ -96,3 +92,14 @@ class JaxTarget(AbstractTarget):
         value, pull = jax.vjp(lambda x: self._value(key, x), x)
         # Rows do not depend on each other, so the gradient of the sum holds every row's gradient.
         return value, pull(jnp.ones_like(value))[0]
+
+
+def _evaluate(
+    target: JaxTarget, key: PRNGKey, needs_gradient: bool, index: Int[Array, " B"], x: Float[Array, "B D"]
+) -> tuple[Float[Array, " B"], Float[Array, "B D"] | None]:
+    """One block of points; ``index`` is their number among all."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
+    block = target._many if target.batched else target._each
+    value, gradient = block(keys, x, needs_gradient)
+    value = value.astype(x.dtype)
+    return value, None if gradient is None else gradient.astype(x.dtype)
