@@ -6,9 +6,15 @@ because several processes run side by side.
 """
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"
+    # Later compilers have no choice of emitters.
+    + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""),
+)
 os.environ.setdefault("NPROC", "1")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # no files left behind by commands
 
@@ -17,6 +23,9 @@ import signal
 import jax
 import pytest
 
+from natmix import _compile
+
+_compile._CPU_OPTIONS["xla_backend_optimization_level"] = 0
 jax.config.update("jax_enable_x64", True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
 
