@@ -120,16 +120,18 @@ def map_components(
         return _sharding.map_rows(Partial(_own_components, fn, at_once), rows, present)
     if present is None:
         return fn(*rows)
-    K = present.shape[0]
-    front = jnp.argsort(~present, stable=True)
-    count = jnp.sum(present, dtype=jnp.int32)
-    out = map_blocks(fn, jax.tree.map(lambda a: a[front], rows), min(at_once or K, K), count)
-    back = jnp.argsort(front)
 
     def masked(o: Array) -> Array:
-        return jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o[back], jnp.zeros((), o.dtype))
+        return jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o, jnp.zeros((), o.dtype))
 
-    return jax.tree.map(masked, out)
+    K = present.shape[0]
+    if at_once is None or at_once >= K:
+        return jax.tree.map(masked, fn(*rows))
+    front = jnp.argsort(~present, stable=True)
+    count = jnp.sum(present, dtype=jnp.int32)
+    out = map_blocks(fn, jax.tree.map(lambda a: a[front], rows), at_once, count)
+    back = jnp.argsort(front)
+    return jax.tree.map(lambda o: masked(o[back]), out)
 
 
 def _own_components(
