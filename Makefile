@@ -24,7 +24,7 @@ references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
 	$(BIN)/natmix references
 
 # Some of it: make bench BENCH='--only gmm20 --seconds 20'. All options: BENCH=--help
-bench: $(VENV)/.bench $(GMMVI)/.installed ## the reference gmmvi and natmix side by side on the CPU (two hours)
+bench: $(VENV)/.bench $(GMMVI)/.installed ## the reference gmmvi and natmix side by side on the CPU (hours)
 	$(BIN)/python benchmarks/side_by_side $(BENCH)
 
 clean: ## remove the environment and everything generated

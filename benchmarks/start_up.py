@@ -23,7 +23,17 @@ import natmix
 print(f"jax {between - start:.2f} s, natmix {time.perf_counter() - between:.2f} s")
 """
 
-FIRST = """
+GMM20 = """
+preset = presets.paper("samtron", "gmm20")
+problem = problems.load("gmm20", seed=0)
+algorithm = GMMVI.from_codename("samtron", **preset.overrides)
+mixture, prior = preset.start(20).mixture(jax.random.key(0), COMPONENTS, jnp.float32)
+state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, COMPONENTS))
+runner = Runner(algorithm, problem.target, 1000)
+"""
+
+FIRST = (
+    """
 import time
 start = time.perf_counter()
 import jax, jax.numpy as jnp
@@ -32,16 +42,13 @@ from natmix._run import Runner, initial_capacity
 from natmix.cli._compilation_cache import use_compilation_cache
 imported = time.perf_counter()
 use_compilation_cache()
-preset = presets.paper("samtron", "gmm20")
-problem = problems.load("gmm20", seed=0)
-algorithm = GMMVI.from_codename("samtron", **preset.overrides)
-mixture, prior = preset.start(20).mixture(jax.random.key(0), 5, jnp.float32)
-state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 5))
-runner = Runner(algorithm, problem.target, 1000)
-jax.block_until_ready(runner.advance(state, 1, None).state)
+"""
+    + GMM20.replace("COMPONENTS", "5")
+    + """jax.block_until_ready(runner.advance(state, 1, None).state)
 end = time.perf_counter()
 print(f"{end - start:.2f} s: {imported - start:.2f} s importing, {runner.compile_seconds:.2f} s compiling")
 """
+)
 
 GROWTH = """
 import jax, jax.numpy as jnp
@@ -60,20 +67,17 @@ while components < 64:
 print(f"{runner.compile_seconds:.1f} s for {len(runner._warm)} programs ({sorted(runner._warm)} rows)")
 """
 
-OPTIONS = """
+OPTIONS = (
+    """
 import time
 import jax, jax.numpy as jnp
 from natmix import GMMVI, _compile, presets, problems
 from natmix._run import Runner, initial_capacity
 if {default}:
     _compile.compiler_options = dict
-preset = presets.paper("samtron", "gmm20")
-problem = problems.load("gmm20", seed=0)
-algorithm = GMMVI.from_codename("samtron", **preset.overrides)
-mixture, prior = preset.start(20).mixture(jax.random.key(0), 14, jnp.float32)
-state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 14))
-runner = Runner(algorithm, problem.target, 1000)
-state = runner.advance(state, 5, None).state
+"""
+    + GMM20.replace("COMPONENTS", "14")
+    + """state = runner.advance(state, 5, None).state
 start = time.perf_counter()
 result = runner.advance(state, 20, None)
 jax.block_until_ready(result.state)
@@ -81,6 +85,7 @@ n = len(result.infos["elbo"])
 spent = time.perf_counter() - start
 print(f"compiling {{runner.compile_seconds:.2f}} s, then {{spent / n * 1e3:.1f}} ms per iteration")
 """
+)
 
 
 def measure(name: str, script: str, cache: str | None = None) -> None:

@@ -40,7 +40,7 @@ def test_accelerators_are_left_alone(three, monkeypatch):
         assert threads() == {3}
 
 
-def seen(host, three):
+def seen(host):
     """The numbers of threads during an evaluation of the target, inside or outside JAX."""
     found = []
 
@@ -59,8 +59,8 @@ def seen(host, three):
 
 
 def test_a_program_runs_with_one(three):
-    assert seen(False, three)[-1] == {1}
+    assert seen(False)[-1] == {1}
 
 
 def test_a_target_outside_jax_keeps_its_threads(three):
-    assert seen(True, three)[-1] == {3}
+    assert seen(True)[-1] == {3}
