@@ -28,7 +28,7 @@ preset = presets.paper("samtron", "gmm20")
 problem = problems.load("gmm20", seed=0)
 algorithm = GMMVI.from_codename("samtron", **preset.overrides)
 mixture, prior = preset.start(20).mixture(jax.random.key(0), COMPONENTS, jnp.float32)
-state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, COMPONENTS))
+state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, COMPONENTS, 20))
 runner = Runner(algorithm, problem.target, 1000)
 """
 
@@ -38,7 +38,8 @@ import time
 start = time.perf_counter()
 import jax, jax.numpy as jnp
 from natmix import GMMVI, presets, problems
-from natmix._run import Runner, initial_capacity
+from natmix._capacity import initial_capacity
+from natmix._run import Runner
 from natmix.cli._compilation_cache import use_compilation_cache
 imported = time.perf_counter()
 use_compilation_cache()
@@ -53,12 +54,13 @@ print(f"{end - start:.2f} s: {imported - start:.2f} s importing, {runner.compile
 GROWTH = """
 import jax, jax.numpy as jnp
 from natmix import GMMVI, problems
-from natmix._run import Runner, initial_capacity
+from natmix._capacity import initial_capacity
+from natmix._run import Runner
 problem = problems.load("stm20", seed=0)
 algorithm = GMMVI.from_codename("samtron", sample_selector={"desired_samples": 50},
     component_adaptation={"add_iters": 2, "del_iters": 10_000, "database_candidates": 1000})
 mixture, prior = problem.start.mixture(jax.random.key(0), 1, jnp.float32)
-state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 1))
+state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 1, 20))
 runner = Runner(algorithm, problem.target, 64)
 components = 0
 while components < 64:
@@ -72,7 +74,8 @@ OPTIONS = (
 import time
 import jax, jax.numpy as jnp
 from natmix import GMMVI, _compile, presets, problems
-from natmix._run import Runner, initial_capacity
+from natmix._capacity import initial_capacity
+from natmix._run import Runner
 if {default}:
     _compile.compiler_options = dict
 """

@@ -10,7 +10,8 @@ import pytest
 from helpers import mixture_target, random_mixture
 
 from natmix import GMMVI, Mixture
-from natmix._run import Runner, initial_capacity
+from natmix._capacity import initial_capacity
+from natmix._run import Runner
 
 TARGET = random_mixture(11, 3, 2, spread=3.0)
 SMALL = {"desired_samples": 25}
@@ -178,7 +179,7 @@ def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
         component_adaptation={"add_iters": 1, "del_iters": 50, "database_size": 600, "max_components": 40},
     )
     runner = Runner(algo, target, 40)
-    state = algo.init(0, start(K=1), capacity=initial_capacity(algo, 1))
+    state = algo.init(0, start(K=1), capacity=initial_capacity(algo, 1, 2))
     capacities = set()
     while int(jnp.sum(state.mixture.log_weights > -jnp.inf)) < 40:
         state = runner.advance(state, 50, None).state

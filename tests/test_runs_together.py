@@ -267,8 +267,8 @@ def test_a_group_that_breaks_goes_on_apart_unless_together_was_asked_for(apart, 
 
 def test_a_group_that_has_grown_too_large_goes_on_apart(apart, tmp_path, monkeypatch):
     monkeypatch.setattr(choice, "faster_together", lambda algorithm, rows, dim, seeds: rows <= 4)
-    monkeypatch.setattr("natmix.runs._seed.initial_capacity", lambda algorithm, components: 4)
-    monkeypatch.setattr(choice, "initial_capacity", lambda algorithm, components: 4)
+    monkeypatch.setattr("natmix.runs._seed.initial_capacity", lambda algorithm, components, dim: 4)
+    monkeypatch.setattr(choice, "initial_capacity", lambda algorithm, components, dim: 4)
     watcher = Recorder()
     outcome = execute(tmp_path / "run", together=None, watcher=watcher)
     began = [e for e in watcher.events if e[0] == "began"]

@@ -16,7 +16,8 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 from natmix import Mixture, problems, runs  # noqa: E402
-from natmix._run import CHUNK, Runner, initial_capacity  # noqa: E402
+from natmix._capacity import initial_capacity  # noqa: E402
+from natmix._run import CHUNK, Runner  # noqa: E402
 
 _IMPORTED = time.perf_counter() - _BEFORE_IMPORTS
 
@@ -38,7 +39,7 @@ def main(directory: Path, run: str, seconds: float) -> None:
     algorithm, components = config.algorithm, config.components
     key_run, key_start, _ = jax.random.split(jax.random.key(np.uint32(settings["seed"])), 3)
     mixture, prior = config.start.mixture(key_start, components, jnp.float32)
-    state = algorithm.init(key_run, mixture, prior, initial_capacity(algorithm, components))
+    state = algorithm.init(key_run, mixture, prior, initial_capacity(algorithm, components, mixture.dim))
     most = algorithm.component_adaptation.most_components(components)
     runner = Runner(algorithm, problem.target, most)
     done = evaluations = 0

@@ -57,6 +57,7 @@ def map_blocks(
                 return fn(*arrays)
         own = Partial(_own_blocks, map_blocks, fn, rows)
         return _sharding.map_samples(own, arrays, count, rows if keep_blocks else 1)
+    rows = _fine(rows, n, count)
     if n <= rows:
         return fn(*arrays)
     padded, blocks = _pad(arrays, n, rows)
@@ -78,6 +79,7 @@ def sum_blocks(
     n = _length(arrays)
     if _sharding.current() is not None:
         return _sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
+    rows = _fine(rows, n, count)
     if n <= rows:
         return fn(*arrays)
     padded, _ = _pad(arrays, n, rows)
@@ -163,6 +165,13 @@ def _pad(arrays: PyTree, n: int, rows: int) -> tuple[PyTree, int]:
 
 def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:
     return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, rows, 0), arrays)
+
+
+def _fine(rows: int, n: int, count: Count | int | None) -> int:
+    """On an accelerator blocks are large: about eight instead of one, to skip those that hold padding."""
+    if count is None or jax.default_backend() == "cpu":
+        return rows
+    return max(min(rows, -(-n // 8)), rows // 16)
 
 
 def _trips(n: int, rows: int, count: Count | int | None) -> Count | int:

@@ -13,6 +13,7 @@ from jaxtyping import ArrayLike
 
 from natmix import _defaults
 from natmix._algorithm import GMMVI, State
+from natmix._capacity import initial_capacity
 from natmix._codenames import MODULES
 from natmix._convergence import Best, Convergence
 from natmix._dtypes import float_type
@@ -20,7 +21,7 @@ from natmix._evaluate import NO_ELBO, estimate_elbo, no_elbo
 from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
 from natmix._result import Counts, Elbo, Result, Timings
-from natmix._run import ChunkResult, Runner, check_first, initial_capacity
+from natmix._run import ChunkResult, Runner, check_first
 from natmix._sharding import Devices, as_mesh
 from natmix.component_adaptation.vips import Vips
 from natmix.mixture import Mixture
@@ -115,7 +116,7 @@ def fit(
     chosen, known, notes = _defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
     if devices is not None:
         chosen = chosen.on(devices)
-    capacity = initial_capacity(chosen, mixture.num_components)
+    capacity = initial_capacity(chosen, mixture.num_components, mixture.dim)
     job = _Job(
         target=known,
         algorithm=chosen,

@@ -13,6 +13,7 @@ import numpy as np
 
 from natmix._algorithm import GMMVI, Info, State
 from natmix._blas import single_threaded_blas
+from natmix._capacity import fewest_rows, grown
 from natmix._compile import quick_jit
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
@@ -22,13 +23,6 @@ from natmix.targets import AbstractTarget, TargetError
 CHUNK = 128
 """The most iterations between two looks of the host."""
 
-_CPU_CAPACITY = 8
-_ACCELERATOR_CAPACITY = 32
-"""Rows to start with, at least."""
-_QUADRUPLES_BELOW = 128
-"""On an accelerator few rows cost as much as many, and a new program takes long: rows grow by 4."""
-_SPARE = 8
-"""On a CPU, rows beyond those taken at the start: an eighth, rounded up to a multiple of eight."""
 _MANY = 2**31 - 1
 
 
@@ -128,7 +122,7 @@ class Runner:
             self.algorithm = everywhere(algorithm)
             self.target = everywhere(target)
         self.most_rows = whole_rows(most_components, algorithm.mesh)
-        self.fewest_rows = whole_rows(min_capacity(), algorithm.mesh)
+        self.fewest_rows = whole_rows(fewest_rows(), algorithm.mesh)
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self._warm: set[int] = set()
@@ -169,7 +163,7 @@ class Runner:
     def _compile_ahead(self, state: State, components: int) -> None:
         """On an accelerator, compile for more rows in the background once half of them are taken."""
         rows = state.mixture.num_components
-        more = min(_grown(rows), self.most_rows)
+        more = min(grown(rows, state.mixture.dim), self.most_rows)
         wanted = more > rows and 2 * components >= rows and more not in self._warm
         if not wanted or not _compiles_ahead() or (self._ahead and self._ahead[0] == more):
             return
@@ -210,7 +204,7 @@ class Runner:
         rows = state.mixture.num_components
         full, _ = _outlook(self.algorithm, state)
         if bool(full):
-            return _resized(self.algorithm, state, min(_grown(rows), self.most_rows))
+            return _resized(self.algorithm, state, min(grown(rows, state.mixture.dim), self.most_rows))
         if int(state.iteration) % self.shrink_every:
             return state
         present = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
@@ -223,26 +217,6 @@ class Runner:
 def _compiles_ahead() -> bool:
     """Where the host is idle while the device works."""
     return jax.default_backend() != "cpu"
-
-
-def min_capacity() -> int:
-    """The fewest rows worth a program of their own."""
-    return _CPU_CAPACITY if jax.default_backend() == "cpu" else _ACCELERATOR_CAPACITY
-
-
-def _grown(rows: int) -> int:
-    quadruple = jax.default_backend() != "cpu" and rows < _QUADRUPLES_BELOW
-    return (4 if quadruple else 2) * rows
-
-
-def initial_capacity(algorithm: GMMVI, components: int) -> int:
-    """Rows to start with: some to spare if components may be added, just enough otherwise."""
-    most = algorithm.component_adaptation.most_components(components)
-    if jax.default_backend() == "cpu":
-        ample = -(-(components + components // _SPARE) // _SPARE) * _SPARE
-    else:
-        ample = 1 << (components - 1).bit_length()
-    return whole_rows(min(most, max(min_capacity(), ample)), algorithm.mesh)
 
 
 def check_first(infos: dict[str, np.ndarray], advice: str) -> None:

@@ -37,6 +37,8 @@ class _Search(NamedTuple):
     """d log KL / d log eta; -2 for a short step."""
     last: Float[Array, "2 K"]
     """Where the KL was last known: log eta and log KL."""
+    best: CholeskyStep
+    """The step at ``high``."""
     done: Bool[Array, " K"]
 
 
@@ -58,7 +60,8 @@ def cholesky_search(
 
     def advance(search: _Search) -> _Search:
         t = search.log_eta
-        kl = _step_at(A, a, jnp.exp(t)).kl
+        tried = _step_at(A, a, jnp.exp(t))
+        kl = tried.kl
         inside = kl <= bound
         low = jnp.where(inside, search.low, jnp.maximum(search.low, t))
         high = jnp.where(inside, jnp.minimum(search.high, t), search.high)
@@ -73,17 +76,16 @@ def cholesky_search(
         bracketed = jnp.isfinite(high)
         middle = jnp.where(bracketed, 0.5 * (low + high), t + 1.0)
         usable = (wanted > low) & (wanted < jnp.where(bracketed, high, t + 10.0))
-        new = _Search(
+        return _Search(
             evaluations=search.evaluations + 1,
             log_eta=jnp.where(usable, wanted, middle),
             low=low,
             high=high,
             slope=slope,
             last=jnp.where(known, jnp.stack([t, log_kl]), search.last),
+            best=_chosen(inside & (t < search.high) & ~search.done, tried, search.best),
             done=done,
         )
-        kept = jax.tree.map(lambda old, now: jnp.where(search.done, old, now), search[1:], new[1:])
-        return _Search(new.evaluations, *kept)
 
     start = _Search(
         evaluations=jnp.zeros((), jnp.int32),
@@ -92,13 +94,20 @@ def cholesky_search(
         high=jnp.full_like(bound, jnp.inf),
         slope=jnp.full_like(bound, -2.0),
         last=jnp.full((2, *bound.shape), jnp.nan, bound.dtype),
+        best=CholeskyStep(A, a, jnp.zeros_like(bound), jnp.zeros(bound.shape, bool)),
         done=bound <= 0,
     )
     found = jax.lax.while_loop(unfinished, advance, start)
-    best = jnp.maximum(found.high, log_T)
-    step = _step_at(A, a, jnp.exp(jnp.where(jnp.isfinite(best), best, 0.0)))
-    ok = jnp.isfinite(best) & (bound > 0) & (step.kl <= 1.001 * bound)
-    return step._replace(ok=ok)
+    return found.best._replace(ok=found.best.ok & (bound > 0))
+
+
+def _chosen(mask: Bool[Array, " K"], these: CholeskyStep, those: CholeskyStep) -> CholeskyStep:
+    """Rows of the first where ``mask`` holds, of the second elsewhere."""
+
+    def pick(a: Array, b: Array) -> Array:
+        return jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return CholeskyStep(*map(pick, these, those))
 
 
 def _step_at(A: Float[Array, "K D D"], a: Float[Array, "K D"], eta: Float[Array, " K"]) -> CholeskyStep:

@@ -252,6 +252,17 @@ class AbstractGaussians(eqx.Module):
         leaves = [jnp.all(jnp.isfinite(a.reshape(a.shape[0], -1)), axis=1) for a in jax.tree.leaves(self)]
         return jnp.all(jnp.stack(leaves), axis=0) & jnp.isfinite(self.half_log_det())
 
+    def rounding(self) -> Float[Array, " K"]:
+        """How far rounding may move a sample, in standard deviations of the narrowest directions.
+
+        eps |L^-1 diag(|m| + s)| with s the coordinates' standard deviations: free of their scales.
+        """
+        return jnp.finfo(self.dtype).eps * self._narrowness()
+
+    @abc.abstractmethod
+    def _narrowness(self) -> Float[Array, " K"]:
+        """|L^-1 diag(|m| + s)|."""
+
     def take(self, rows: Int[Array, " K2"]) -> Self:
         """Some rows."""
         return jax.tree.map(lambda a: a[rows], self)

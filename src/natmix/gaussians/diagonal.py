@@ -29,6 +29,9 @@ class DiagonalGaussians(AbstractGaussians):
     def half_log_det(self) -> Float[Array, " K"]:
         return jnp.sum(jnp.log(self.scale), axis=-1)
 
+    def _narrowness(self) -> Float[Array, " K"]:
+        return jnp.linalg.norm(jnp.abs(self.mean) / self.scale + 1, axis=-1)
+
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
         return (x[None] - self.mean[:, None]) / self.scale[:, None]
 

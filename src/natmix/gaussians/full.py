@@ -48,6 +48,10 @@ class FullGaussians(AbstractGaussians):
     def half_log_det(self) -> Float[Array, " K"]:
         return jnp.sum(jnp.log(jnp.diagonal(self.scale_tril, axis1=-2, axis2=-1)), axis=-1)
 
+    def _narrowness(self) -> Float[Array, " K"]:
+        size = jnp.abs(self.mean) + jnp.linalg.norm(self.scale_tril, axis=-1)
+        return jnp.linalg.norm(self.inverse_tril * size[:, None, :], axis=(-2, -1))
+
     def _kernel(self) -> AbstractKernel:
         limit = _CPU_QUADRATIC if jax.default_backend() == "cpu" else _ACCELERATOR_QUADRATIC
         return QuadraticKernel(self) if self.dim <= limit else WhitenedKernel(self)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 
 from natmix._algorithm import GMMVI, State
-from natmix._run import initial_capacity
+from natmix._capacity import initial_capacity
 from natmix.runs._config import RunConfig
 from natmix.runs._together import Together
 
@@ -45,7 +45,8 @@ class Choice(NamedTuple):
 
     def at_first(self, seeds: int) -> bool:
         """Whether that many new seeds may begin together."""
-        rows = initial_capacity(self.config.algorithm, self.config.components)
+        config = self.config
+        rows = initial_capacity(config.algorithm, config.components, len(config.start.mean))
         return seeds > 1 and self._allows(rows, seeds)
 
     def still(self, stepper: Together, states: Sequence[State]) -> bool:

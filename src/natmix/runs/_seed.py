@@ -13,8 +13,9 @@ import numpy as np
 
 from natmix._algorithm import State
 from natmix._atomic import write_arrays, write_json, write_lines
+from natmix._capacity import initial_capacity
 from natmix._fit import _without_negligible
-from natmix._run import CHUNK, ChunkResult, check_first, initial_capacity
+from natmix._run import CHUNK, ChunkResult, check_first
 from natmix.mixture import Mixture
 from natmix.problems._base import Problem
 from natmix.runs._checkpoint import load_state, save_state
@@ -105,7 +106,7 @@ class SeedJob:
             return self._resumed(mixture, prior)
         self.files.final.unlink(missing_ok=True)
         self.progress.components = config.components
-        capacity = initial_capacity(config.algorithm, config.components)
+        capacity = initial_capacity(config.algorithm, config.components, mixture.dim)
         return config.algorithm.init(self._key_run, mixture, prior, capacity)
 
     def _resumed(self, mixture: Mixture, prior: Mixture) -> State:

@@ -13,8 +13,9 @@ from jaxtyping import Array, Bool, Int
 
 from natmix._algorithm import GMMVI, Info, State
 from natmix._blas import single_threaded_blas
+from natmix._capacity import fewest_rows, grown
 from natmix._compile import quick_jit
-from natmix._run import _MANY, CHUNK, ChunkResult, _grown, _resized, min_capacity
+from natmix._run import _MANY, CHUNK, ChunkResult, _resized
 from natmix._types import Count, PyTree
 from natmix.targets import AbstractTarget
 
@@ -156,10 +157,10 @@ class Together:
         each = np.array([s.mixture.num_components for s in states])
         rows = int(each.max())
         if full.any():
-            return max(rows, min(_grown(int(each[full].max())), self._most))
+            return max(rows, min(grown(int(each[full].max()), states[0].mixture.dim), self._most))
         may_shrink = int(states[0].iteration) % CHUNK == 0 and states[0].sample_selector is None
-        if may_shrink and rows > min_capacity() and 4 * int(present.max()) <= rows:
-            return max(rows // 2, min_capacity())
+        if may_shrink and rows > fewest_rows() and 4 * int(present.max()) <= rows:
+            return max(rows // 2, fewest_rows())
         return rows
 
     def advance(

@@ -1,0 +1,47 @@
+"""How many rows to keep for components: another number is another program, and empty rows cost time."""
+
+import jax
+
+from natmix._algorithm import GMMVI
+from natmix._sharding import whole_rows
+
+_CPU_FEWEST = 8
+_ACCELERATOR_FEWEST = 32
+"""Rows to start with, at least, while they are cheap."""
+_STEP = 8
+"""Rows that are not cheap come in multiples of this; on a CPU all do."""
+_QUADRUPLES_BELOW = 128
+_CHEAP = 2**17
+_DEAR = 2**21
+"""Entries of all covariances, on an accelerator. While they are few, few rows cost as much as many and a
+new program takes long: rows grow by 4. When they are many, time grows with the square of the rows: an eighth
+is kept to spare, and rows grow by a quarter."""
+
+
+def fewest_rows() -> int:
+    """The fewest rows worth a program of their own."""
+    return _CPU_FEWEST if jax.default_backend() == "cpu" else _ACCELERATOR_FEWEST
+
+
+def grown(rows: int, dim: int) -> int:
+    """Rows for more components than ``rows``."""
+    if jax.default_backend() == "cpu":
+        return 2 * rows
+    if rows < _QUADRUPLES_BELOW and rows * dim**2 <= _CHEAP:
+        return 4 * rows
+    return 2 * rows if rows * dim**2 <= _DEAR else _whole(rows + rows // 4)
+
+
+def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
+    """Rows to start with: some to spare if components may be added, just enough otherwise."""
+    most = algorithm.component_adaptation.most_components(components)
+    ample = max(fewest_rows(), _whole(components + components // 8))
+    if jax.default_backend() != "cpu":
+        rounded = max(fewest_rows(), 1 << (components - 1).bit_length())
+        ample = rounded if rounded * dim**2 <= _DEAR else _whole(components + components // 8)
+    return whole_rows(min(most, ample), algorithm.mesh)
+
+
+def _whole(rows: int) -> int:
+    """The next multiple of `_STEP`."""
+    return -(-max(rows, 1) // _STEP) * _STEP
