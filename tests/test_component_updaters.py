@@ -240,3 +240,34 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
 def test_the_search_by_choleskys_refuses_a_bound_of_zero():
     found = cholesky_search(jnp.eye(3)[None], jnp.ones((1, 3)), jnp.zeros(1), jnp.asarray(1.0))
     assert not bool(found.ok[0])
+
+
+@pytest.mark.parametrize("option", [Direct(), Iblr(), TrustRegion()])
+def test_an_update_to_something_too_narrow_for_its_type_fails(option):
+    """A direction of standard deviation 1e-6 beside a mean of 10 is below float32's resolution."""
+    flat = jnp.asarray([1.0, 1.0], jnp.float32)
+    gaussians = FullGaussians.from_scale_tril(
+        jnp.full((3, 2), 10.0, jnp.float32), jnp.stack([jnp.diag(flat)] * 3)
+    )
+    steep = jnp.stack([jnp.diag(jnp.asarray([c, 0.0], jnp.float32)) for c in (1e2, 1e14, 1e14)])
+    natural_gradient = NaturalGradient(steep, jnp.zeros((3, 2), jnp.float32), jnp.ones(3, bool))
+    steps = jnp.full(3, 1e9 if isinstance(option, TrustRegion) else 1.0, jnp.float32)
+    one = jnp.asarray(1, jnp.float32)
+    new, ok = option.update(gaussians, natural_gradient, steps, jnp.ones(3, int), one)
+    assert ok.tolist() == [True, False, False]
+    np.testing.assert_array_equal(new.scale_tril[1:], gaussians.scale_tril[1:])
+    # In double precision there is room for it.
+    given = (gaussians, natural_gradient, steps)
+    wide = jax.tree.map(lambda a: a if a.dtype == bool else a.astype(float), given)
+    assert option.update(*wide, jnp.ones(3, int), one)[1].all()
+
+
+def test_a_component_that_is_too_narrow_may_become_wider():
+    narrow = jnp.diag(jnp.asarray([1e-7, 1.0], jnp.float32))[None]
+    gaussians = FullGaussians.from_scale_tril(jnp.full((1, 2), 10.0, jnp.float32), narrow)
+    widen = jnp.diag(jnp.asarray([-0.5, 0.0], jnp.float32))[None]
+    natural_gradient = NaturalGradient(widen, jnp.zeros((1, 2), jnp.float32), jnp.ones(1, bool))
+    one = jnp.asarray(1, jnp.float32)
+    new, ok = Direct().update(gaussians, natural_gradient, jnp.ones(1, jnp.float32), jnp.ones(1, int), one)
+    assert bool(ok[0])
+    assert float(new.scale_tril[0, 0, 0]) > 1.2e-7

@@ -132,6 +132,7 @@ OPERATIONS: dict[str, Callable[[Any, Data], Any]] = {
     "own_stein": _own_stein,
     "score_moments": _score_moments,
     "finite": lambda g, d: g.finite(),
+    "rounding": lambda g, d: g.rounding() * 1e16,
     "take": lambda g, d: g.take(jnp.array([2, 0])).covariance(),
     "where": lambda g, d: g.where(d.mask, g.take(jnp.array([1, 0, 0]))).covariance(),
 }
@@ -150,6 +151,30 @@ def test_every_operation_is_in_the_table() -> None:
     elsewhere = {"mean", "capacity", "dim", "dtype", "from_covariance", "isotropic", "features", "unpack"}
     covered = set(OPERATIONS) - {"basis"} | {"into_basis", "from_basis"}
     assert public - elsewhere == covered
+
+
+def test_rounding_bounds_what_storing_a_sample_in_single_precision_does_to_it() -> None:
+    """How far rounding to float32 moves y = L^-1 (x - m): less than `rounding`, and not far less."""
+    rng = np.random.default_rng(3)
+    D = 6
+    basis = np.linalg.qr(rng.normal(size=(D, D)))[0]
+    L = np.linalg.cholesky((basis * np.logspace(-7, 1, D)) @ basis.T)
+    m = 3 * rng.normal(size=D)
+    g = FullGaussians.from_scale_tril(
+        *(jnp.asarray(a, jnp.float32) for a in (m[None], np.stack([L])))  # its own scales decide
+    )
+    x = m + rng.normal(size=(2000, D)) @ L.T
+    moved = np.linalg.norm((x.astype(np.float32) - x) @ inverse(L).T, axis=1)
+    bound = float(g.rounding()[0])
+    assert bound > 1e-3
+    assert bound / 30 < moved.max() < bound
+
+
+def test_rounding_does_not_depend_on_the_scales_of_the_coordinates() -> None:
+    g = full()
+    by = jnp.asarray([1e-9, 1.0, 1e9][: g.dim] + [1.0] * max(0, g.dim - 3), g.dtype)
+    scaled = FullGaussians.from_scale_tril(g.mean * by, g.scale_tril * by[:, None])
+    close(scaled.rounding() * 1e16, g.rounding() * 1e16)
 
 
 # Against SciPy and dense NumPy ----------------------------------------------------------------------

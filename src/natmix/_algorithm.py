@@ -32,8 +32,8 @@ from natmix.targets import AbstractTarget
 from natmix.weight_stepsizes import AbstractWeightStepsize
 from natmix.weight_updaters import AbstractWeightUpdater
 
-_UPDATED_AT_ONCE = 8
-"""Components of a block on a CPU."""
+_UPDATED_ENTRIES = 2**12
+"""Entries of the covariances that are updated at once on a CPU: one component alone where it has more."""
 
 
 class State(eqx.Module):
@@ -385,7 +385,7 @@ def _updated(
 ) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
     """The components after their update, and which of them were changed."""
     present = mixture.log_weights > -jnp.inf
-    at_once = rows_at_once(8 * mixture.dim**2, on_cpu=_UPDATED_AT_ONCE)
+    at_once = rows_at_once(8 * mixture.dim**2, on_cpu=max(1, _UPDATED_ENTRIES // mixture.dim**2))
     rows = (mixture.components, natural_gradient, stepsizes, updates)
     components, success = map_components(Partial(_update, updater, T), rows, present, at_once)
     return components.where(present, mixture.components), success

@@ -48,7 +48,7 @@ def map_blocks(
     """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first.
 
     On several devices each has blocks of its own samples; with ``keep_blocks`` they are the blocks that one
-    device would have.
+    device would have, and every sample is in one block alone.
     """
     n = _length(arrays)
     if _sharding.current() is not None:
@@ -57,19 +57,24 @@ def map_blocks(
                 return fn(*arrays)
         own = Partial(_own_blocks, map_blocks, fn, rows)
         return _sharding.map_samples(own, arrays, count, rows if keep_blocks else 1)
-    rows = _fine(rows, n, count)
+    if not keep_blocks:
+        rows = _fine(rows, n, count)
     if n <= rows:
         return fn(*arrays)
-    padded, blocks = _pad(arrays, n, rows)
-    out_type = jax.eval_shape(fn, *_block(padded, 0, rows))
-    out = jax.tree.map(lambda a: jnp.zeros((blocks * rows, *a.shape[1:]), a.dtype), out_type)
+    if keep_blocks and n % rows:
+        real = n if count is None else jnp.minimum(count, n)
+        out = map_blocks(fn, _pad(arrays, n, rows), rows, real, keep_blocks=True)
+        return jax.tree.map(lambda o: o[:n], out)
+    out_type = jax.eval_shape(fn, *_block(arrays, 0, rows))
+    out = jax.tree.map(lambda a: jnp.zeros((n, *a.shape[1:]), a.dtype), out_type)
 
     def body(i: Count, out: PyTree) -> PyTree:
-        result = fn(*_block(padded, i * rows, rows))
-        return jax.tree.map(lambda o, r: jax.lax.dynamic_update_slice_in_dim(o, r, i * rows, 0), out, result)
+        # The last block begins earlier rather than to end in padding: some rows are then done twice.
+        start = jnp.minimum(i * rows, n - rows)
+        result = fn(*_block(arrays, start, rows))
+        return jax.tree.map(lambda o, r: jax.lax.dynamic_update_slice_in_dim(o, r, start, 0), out, result)
 
-    out = jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
-    return jax.tree.map(lambda o: o[:n], out)
+    return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
 
 
 def sum_blocks(
@@ -82,7 +87,7 @@ def sum_blocks(
     rows = _fine(rows, n, count)
     if n <= rows:
         return fn(*arrays)
-    padded, _ = _pad(arrays, n, rows)
+    padded = _pad(arrays, n, rows)
     out_type = jax.eval_shape(fn, *_block(padded, 0, rows))
     out = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), out_type)
 
@@ -157,10 +162,9 @@ def _length(arrays: PyTree) -> int:
     return jax.tree.leaves(arrays)[0].shape[0]
 
 
-def _pad(arrays: PyTree, n: int, rows: int) -> tuple[PyTree, int]:
-    blocks = -(-n // rows)
-    extra = blocks * rows - n
-    return jax.tree.map(lambda a: jnp.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)), arrays), blocks
+def _pad(arrays: PyTree, n: int, rows: int) -> PyTree:
+    extra = -n % rows
+    return jax.tree.map(lambda a: jnp.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)), arrays)
 
 
 def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:

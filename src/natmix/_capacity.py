@@ -6,10 +6,12 @@ from natmix._algorithm import GMMVI
 from natmix._sharding import whole_rows
 
 _CPU_FEWEST = 8
+_CPU_DEAR = 64
+"""On a CPU, dimensions beyond which half as many will do."""
 _ACCELERATOR_FEWEST = 32
 """Rows to start with, at least, while they are cheap."""
 _STEP = 8
-"""Rows that are not cheap come in multiples of this; on a CPU all do."""
+"""Rows that are not cheap come in multiples of this; on a CPU all beyond the fewest do."""
 _QUADRUPLES_BELOW = 128
 _CHEAP = 2**17
 _DEAR = 2**21
@@ -18,9 +20,11 @@ new program takes long: rows grow by 4. When they are many, time grows with the 
 is kept to spare, and rows grow by a quarter."""
 
 
-def fewest_rows() -> int:
+def fewest_rows(dim: int) -> int:
     """The fewest rows worth a program of their own."""
-    return _CPU_FEWEST if jax.default_backend() == "cpu" else _ACCELERATOR_FEWEST
+    if jax.default_backend() == "cpu":
+        return _CPU_FEWEST if dim <= _CPU_DEAR else _CPU_FEWEST // 2
+    return _ACCELERATOR_FEWEST
 
 
 def grown(rows: int, dim: int) -> int:
@@ -35,9 +39,10 @@ def grown(rows: int, dim: int) -> int:
 def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
     """Rows to start with: some to spare if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)
-    ample = max(fewest_rows(), _whole(components + components // 8))
+    fewest = fewest_rows(dim)
+    ample = fewest if components < fewest else _whole(components + components // 8)
     if jax.default_backend() != "cpu":
-        rounded = max(fewest_rows(), 1 << (components - 1).bit_length())
+        rounded = max(fewest, 1 << (components - 1).bit_length())
         ample = rounded if rounded * dim**2 <= _DEAR else _whole(components + components // 8)
     return whole_rows(min(most, ample), algorithm.mesh)
 

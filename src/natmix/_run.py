@@ -122,7 +122,7 @@ class Runner:
             self.algorithm = everywhere(algorithm)
             self.target = everywhere(target)
         self.most_rows = whole_rows(most_components, algorithm.mesh)
-        self.fewest_rows = whole_rows(fewest_rows(), algorithm.mesh)
+        self.fewest_rows = whole_rows(fewest_rows(target.dim), algorithm.mesh)
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self._warm: set[int] = set()

@@ -10,8 +10,8 @@ from natmix._linalg import einsum, upper_cholesky
 from natmix._types import Count, Scalar
 
 _EVALUATIONS = 16
-_AIM = 0.99
-_ENOUGH = 0.97
+_AIM = 0.996
+_ENOUGH = 0.99
 """A step is long enough when its KL is this share of the bound."""
 
 

@@ -13,8 +13,9 @@ from natmix.component_updaters._base import AbstractComponentUpdater, Proposal
 from natmix.component_updaters._cholesky_search import cholesky_search
 from natmix.gaussians import AbstractGaussians, FullGaussians
 
-_EIGEN_DIM = 128
-"""On an accelerator, dimensions up to which eigen-decompositions are fast (300: 50 Choleskys)."""
+_CPU_EIGEN_DIM = 30
+_ACCELERATOR_EIGEN_DIM = 128
+"""Dimensions up to which an eigen-decomposition beats the search by Cholesky factors."""
 
 _HALVINGS = 28
 _LOG_RANGE = (-60.0, 60.0)
@@ -60,8 +61,8 @@ class TrustRegion(AbstractComponentUpdater):
 
 def _prefers_cholesky(gaussians: AbstractGaussians) -> bool:
     """Whether about five Cholesky factorisations are faster than one eigen-decomposition."""
-    large = jax.default_backend() != "cpu" and gaussians.dim > _EIGEN_DIM
-    return large and isinstance(gaussians, FullGaussians)
+    limit = _CPU_EIGEN_DIM if jax.default_backend() == "cpu" else _ACCELERATOR_EIGEN_DIM
+    return gaussians.dim > limit and isinstance(gaussians, FullGaussians)
 
 
 class TrustRegionStep(NamedTuple):

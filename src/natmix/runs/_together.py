@@ -159,8 +159,9 @@ class Together:
         if full.any():
             return max(rows, min(grown(int(each[full].max()), states[0].mixture.dim), self._most))
         may_shrink = int(states[0].iteration) % CHUNK == 0 and states[0].sample_selector is None
-        if may_shrink and rows > fewest_rows() and 4 * int(present.max()) <= rows:
-            return max(rows // 2, fewest_rows())
+        fewest = fewest_rows(states[0].mixture.dim)
+        if may_shrink and rows > fewest and 4 * int(present.max()) <= rows:
+            return max(rows // 2, fewest)
         return rows
 
     def advance(
