@@ -26,7 +26,7 @@ lane << END &
 samtron stm300 1000 0:5 --together
 END
 lane << END &
-samtron talos 200 0:5 --apart
+samtron talos 120 0:5 --apart
 END
 lane << END &
 samtron breast_cancer 65 0:5 --apart
