@@ -10,7 +10,7 @@ from helpers import make_batch
 from test_component_adaptation import replay
 
 from natmix import Mixture
-from natmix._algorithm import _expected_log_ratios
+from natmix._expectations import expected_log_ratios
 from natmix._importance import effective_sample_size
 from natmix._records import Draws, NaturalGradient
 from natmix._rows import PerComponent
@@ -182,7 +182,7 @@ def test_weights(name, setting):
     prefix = f"wgt.{name}.{setting}"
     mixture, batch = case(name)
     T = jnp.asarray(2.0 if setting.endswith("T2") else 1.0)
-    E, _ = _expected_log_ratios(mixture, batch, batch.log_components, T, setting.split(".")[1] == "sn")
+    E, _ = expected_log_ratios(mixture, batch, batch.log_components, T, setting.split(".")[1] == "sn")
     close(E, V[f"{prefix}.E"], 5e-5)
     close(T * mixture.log_weights + E, V[f"{prefix}.rewards"], 5e-5)
     stepsize = jnp.asarray(V[f"{prefix}.stepsize"], jnp.float64)

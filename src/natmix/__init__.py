@@ -1,10 +1,11 @@
 """natmix: variational inference with Gaussian mixtures by natural gradients."""
 
-from natmix._algorithm import GMMVI, Info, State
+from natmix._algorithm import GMMVI
 from natmix._codenames import MODULES
 from natmix._fit import fit
 from natmix._io import load_metadata
 from natmix._result import Result
+from natmix._state import Info, State
 from natmix._version import __version__
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.mixture import Estimate, Mixture

@@ -1,91 +1,33 @@
 """The paper's loop (Algorithm 1): seven modules, one step."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jax.tree_util import Partial
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array
 
-from natmix._blocks import map_components, rows_at_once
+from natmix._changes import apply_change, candidates, iteration_info, updated
+from natmix._expectations import expected_log_ratios, objective
 from natmix._hyper import real
-from natmix._importance import effective_sample_size, importance_weights
-from natmix._linalg import einsum
-from natmix._records import Batch, Evaluation, NaturalGradient, Query
-from natmix._rows import PerComponent, placed, reset_row, set_row, take_rows
-from natmix._sharding import Devices, as_mesh, everywhere, everywhere_alike, split, using, whole_rows
-from natmix._types import Count, Flag, PRNGKey, PyTree, Scalar
+from natmix._records import Evaluation, Query
+from natmix._rows import PerComponent, take_rows
+from natmix._sharding import Devices, as_mesh, everywhere, everywhere_alike, using, whole_rows
+from natmix._state import Info, State, padded, placed_state, take_components
+from natmix._types import Count, Flag, PRNGKey, PyTree
 from natmix.component_adaptation import AbstractComponentAdaptation
-from natmix.component_adaptation._base import Change, NewSamples
+from natmix.component_adaptation._base import NewSamples
 from natmix.component_stepsizes import AbstractComponentStepsize
 from natmix.component_stepsizes._base import Rewards
 from natmix.component_updaters import AbstractComponentUpdater
-from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture, as_key
 from natmix.ng_estimators import AbstractNgEstimator
 from natmix.sample_selectors import AbstractSampleSelector
 from natmix.targets import AbstractTarget
 from natmix.weight_stepsizes import AbstractWeightStepsize
 from natmix.weight_updaters import AbstractWeightUpdater
-
-_UPDATED_ENTRIES = 2**12
-"""Entries of the covariances that are updated at once on a CPU: one component alone where it has more."""
-
-
-class State(eqx.Module):
-    """Everything a run carries from one iteration to the next."""
-
-    key: PRNGKey
-    iteration: Count
-    mixture: Mixture
-    """Padded to a capacity of rows; absent components have log weight -inf."""
-    prior: Mixture
-    """One Gaussian: where components may be expected."""
-    ids: Int[Array, " K"]
-    """Who lives in a row: numbered in order of birth."""
-    births: Count
-    updates: PerComponent[Int[Array, " K"]]
-    rewards: PerComponent[Rewards]
-    sample_selector: PyTree
-    component_stepsize: PyTree
-    ng_estimator: PyTree
-    weight_stepsize: PyTree
-    component_adaptation: PyTree
-
-
-class Info(eqx.Module):
-    """What happened in one iteration."""
-
-    elbo: Scalar
-    """Eq. 1 on this iteration's samples, with the weights before their update (T = 1).
-
-    Densities of zero enter with their penalty; the true ELBO is then -inf.
-    """
-    elbo_se: Scalar
-    components: Count
-    evaluations: Count
-    """New evaluations of the target."""
-    zeros: Count
-    """Of these, log densities of -inf."""
-    invalid: Count
-    """Of these, NaN, +inf or with a gradient that is not finite: excluded from the updates."""
-    failed_updates: Count
-    """Components that were left alone because their update was not usable."""
-    effective_samples: Scalar
-    """Smallest effective sample size of a component."""
-    component_stepsize: Scalar
-    """Mean over components."""
-    weight_stepsize: Scalar
-    entropy: Scalar
-    """-E[log q] on the same samples."""
-    added: Flag
-    deleted: Count
-    candidate_gain: Scalar
-    """log p~ - log q at the place of the new component; -inf when none was sought."""
 
 
 class GMMVI(eqx.Module):
@@ -169,7 +111,7 @@ class GMMVI(eqx.Module):
         """
         state = _fresh_state(self, as_key(key), mixture, prior, capacity)
         with using(self.mesh):
-            return _placed(state)
+            return placed_state(state)
 
     def step(self, state: State, target: AbstractTarget) -> tuple[State, Info]:
         """One iteration on a target inside JAX."""
@@ -207,7 +149,7 @@ class GMMVI(eqx.Module):
         with using(self.mesh):
             state = dataclasses.replace(state, mixture=_known_weights(state.mixture))
             new_state, info = self._tell(state, query, evaluation)
-            return _placed(new_state), info
+            return placed_state(new_state), info
 
     def _check_rows(self, state: State) -> None:
         """Whether every device can have as many components as the others."""
@@ -242,17 +184,17 @@ class GMMVI(eqx.Module):
         natural_gradient = algo.ng_estimator.estimate(
             state.ng_estimator, state.mixture, batch, T, algo.zero_penalty
         )
-        components, success = _updated(
+        components, success = updated(
             algo.component_updater, state.mixture, natural_gradient, stepsizes, state.updates.value, T
         )
         estimator_state = algo.ng_estimator.feedback(state.ng_estimator, success)
 
         mixture = Mixture(state.mixture.log_weights, components)
         weight_state, weight_stepsize = algo.weight_stepsize.update(
-            state.weight_stepsize, _objective(mixture, state.rewards.value, T), state.iteration
+            state.weight_stepsize, objective(mixture, state.rewards.value, T), state.iteration
         )
         log_components = components.log_prob(batch.x, batch.count)
-        log_ratio, elbo = _expected_log_ratios(
+        log_ratio, elbo = expected_log_ratios(
             mixture, batch, log_components, T, algo.weight_updater.self_normalised
         )
         exists = mixture.log_weights > -jnp.inf
@@ -270,7 +212,7 @@ class GMMVI(eqx.Module):
             mixture,
             rewards.value,
             NewSamples(draws.x, log_density, jnp.arange(n) < draws.count),
-            _candidates(query, evaluation),
+            candidates(query, evaluation),
             state.prior,
             T,
         )
@@ -289,8 +231,10 @@ class GMMVI(eqx.Module):
             weight_stepsize=weight_state,
             component_adaptation=adaptation_state,
         )
-        new_state, added = _apply(new_state, everywhere(change))
-        info = _info(state, new_state, query, evaluation, batch, elbo, success, stepsizes, weight_stepsize)
+        new_state, added = apply_change(new_state, everywhere(change))
+        info = iteration_info(
+            state, new_state, query, evaluation, batch, elbo, success, stepsizes, weight_stepsize
+        )
         info = dataclasses.replace(
             info, added=added, deleted=jnp.sum(change.delete), candidate_gain=change.gain
         )
@@ -326,17 +270,12 @@ class GMMVI(eqx.Module):
         rows = take_rows(state, order)
         resized = dataclasses.replace(
             rows,
-            mixture=_take(state.mixture, order),
+            mixture=take_components(state.mixture, order),
             ids=jnp.where(order >= 0, state.ids[order], jnp.arange(capacity, dtype=jnp.int32)),
             sample_selector=self.sample_selector.resized(state.sample_selector, old, capacity),
         )
         with using(self.mesh):
-            return _placed(resized)
-
-
-def _placed(state: State) -> State:
-    """On several devices: every array where it belongs."""
-    return dataclasses.replace(placed(state), mixture=split(state.mixture), ids=split(state.ids))
+            return placed_state(resized)
 
 
 def _known_weights(mixture: Mixture) -> Mixture:
@@ -353,7 +292,7 @@ def _fresh_state(
         wide = type(mixture.components).from_covariance(mixture.mean()[None], mixture.covariance()[None])
         prior = Mixture(jnp.zeros(1, mixture.dtype), wide)
     K = mixture.num_components
-    mixture = _padded(mixture, whole_rows(max(capacity or K, K), algorithm.mesh))
+    mixture = padded(mixture, whole_rows(max(capacity or K, K), algorithm.mesh))
     K2, dtype = mixture.num_components, mixture.dtype
     algo = _cast(algorithm, dtype)
     no_rewards = Rewards(jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
@@ -375,158 +314,8 @@ def _fresh_state(
     return _strong(jax.tree.map(lambda a: jnp.array(a, copy=True), state))
 
 
-def _updated(
-    updater: AbstractComponentUpdater,
-    mixture: Mixture,
-    natural_gradient: NaturalGradient,
-    stepsizes: Float[Array, " K"],
-    updates: Int[Array, " K"],
-    T: Scalar,
-) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
-    """The components after their update, and which of them were changed."""
-    present = mixture.log_weights > -jnp.inf
-    at_once = rows_at_once(8 * mixture.dim**2, on_cpu=max(1, _UPDATED_ENTRIES // mixture.dim**2))
-    rows = (mixture.components, natural_gradient, stepsizes, updates)
-    components, success = map_components(Partial(_update, updater, T), rows, present, at_once)
-    return components.where(present, mixture.components), success
-
-
-def _update(
-    updater: AbstractComponentUpdater,
-    T: Scalar,
-    components: AbstractGaussians,
-    natural_gradient: NaturalGradient,
-    stepsizes: Float[Array, " B"],
-    updates: Int[Array, " B"],
-) -> tuple[AbstractGaussians, Bool[Array, " B"]]:
-    return updater.update(components, natural_gradient, stepsizes, updates, T)
-
-
 def _iteration_key(state: State) -> PRNGKey:
     return jax.random.fold_in(state.key, state.iteration)
-
-
-def _objective(mixture: Mixture, rewards: Rewards, T: Scalar) -> Scalar:
-    """sum_o q(o) r(o) - T sum_o q(o) log q(o), the lower bound of Eq. 2."""
-    q = mixture.weights
-    return jnp.sum(jnp.where(q > 0, q * (rewards.last - T * mixture.log_weights), 0))
-
-
-class _Elbo(eqx.Module):
-    value: Scalar
-    se: Scalar
-    entropy: Scalar
-
-
-def _expected_log_ratios(
-    mixture: Mixture, batch: Batch, log_components: Float[Array, "N K"], T: Scalar, self_normalised: bool
-) -> tuple[Float[Array, " K"], _Elbo]:
-    """E(o) = E[log p~ - T log q] under every component, and the ELBO (Eq. 1) on the same samples.
-
-    A component without a usable estimate gets the weighted mean of the others: its weight stays.
-    """
-    weights = importance_weights(log_components, batch, self_normalised=self_normalised)
-    log_q = jax.nn.logsumexp(log_components + mixture.log_weights, axis=1)
-    log_q = jnp.where(batch.valid, log_q, 0)
-    both = jnp.stack([batch.log_target - T * log_q, batch.log_target - log_q, log_q], axis=1)
-    both = jnp.where(batch.valid[:, None], both, 0)
-    means = einsum("nk,nf->kf", weights.values, both) * jnp.exp(weights.log_scale)[:, None]
-    q = mixture.weights
-    usable = weights.ok & jnp.all(jnp.isfinite(means), axis=1) & (q > 0)
-    share = jnp.where(usable, q, 0)
-    share = share / jnp.maximum(jnp.sum(share), jnp.finfo(q.dtype).tiny)
-    tilted, value, negative_entropy = jnp.sum(jnp.where(usable[:, None], share[:, None] * means, 0), axis=0)
-    log_ratio = jnp.where(usable, means[:, 0], tilted)
-    per_sample = einsum("nk,k->n", weights.values, jnp.where(usable, share * jnp.exp(weights.log_scale), 0))
-    variance = jnp.sum(jnp.where(batch.valid, per_sample * (both[:, 1] - value), 0) ** 2)
-    return log_ratio, _Elbo(value, jnp.sqrt(variance), -negative_entropy)
-
-
-def _candidates(query: Query, evaluation: Evaluation) -> NewSamples:
-    n = query.draws.x.shape[0]
-    C = query.points.shape[0] - n
-    start = query.draws.count
-    take = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=C, axis=0)
-    real = jnp.arange(C) < query.count - start
-    return NewSamples(take(query.points), take(evaluation.log_density), real)
-
-
-def _apply(state: State, change: Change) -> tuple[State, Flag]:
-    """Delete and add components; a new one takes the first free row."""
-    log_weights = jnp.where(change.delete, -jnp.inf, state.mixture.log_weights)
-    log_weights = everywhere_alike(jax.nn.log_softmax, log_weights)
-    free = log_weights == -jnp.inf
-    row = jnp.argmax(free)
-    add = change.add & free[row]
-    newcomer = type(state.mixture.components).isotropic(change.mean[None], change.scale[None])
-    components = set_row(state.mixture.components, row, jax.tree.map(lambda a: a[0], newcomer), add)
-    log_weights = set_row(log_weights, row, change.log_weight, add)
-    ids = set_row(state.ids, row, state.births, add)
-    state = reset_row(state, row, add)
-    state = dataclasses.replace(
-        state,
-        mixture=Mixture(everywhere_alike(jax.nn.log_softmax, log_weights), components),
-        ids=ids,
-        births=state.births + add.astype(jnp.int32),
-    )
-    return state, add
-
-
-def _info(
-    before: State,
-    after: State,
-    query: Query,
-    evaluation: Evaluation,
-    batch: Batch,
-    elbo: _Elbo,
-    success: Bool[Array, " K"],
-    stepsizes: Float[Array, " K"],
-    weight_stepsize: Scalar,
-) -> Info:
-    exists = before.mixture.log_weights > -jnp.inf
-    asked = jnp.arange(query.points.shape[0]) < query.count
-    value = evaluation.log_density
-    bad = ~(value < jnp.inf)
-    if evaluation.gradient is not None:
-        steep = ~jnp.all(jnp.isfinite(evaluation.gradient), axis=1)
-        bad = bad | (steep & (value > -jnp.inf))
-    log_w = jnp.where(batch.valid[:, None], batch.log_components - batch.log_background[:, None], -jnp.inf)
-    n_eff = effective_sample_size(log_w)
-    K = jnp.sum(exists)
-    return Info(
-        elbo=elbo.value,
-        elbo_se=elbo.se,
-        components=jnp.sum(after.mixture.log_weights > -jnp.inf, dtype=jnp.int32),
-        evaluations=query.count,
-        zeros=jnp.sum(asked & (value == -jnp.inf), dtype=jnp.int32),
-        invalid=jnp.sum(asked & bad, dtype=jnp.int32),
-        failed_updates=jnp.sum(exists & ~success, dtype=jnp.int32),
-        effective_samples=jnp.min(jnp.where(exists, n_eff, jnp.inf)),
-        component_stepsize=jnp.sum(jnp.where(exists, stepsizes, 0)) / K,
-        weight_stepsize=weight_stepsize,
-        entropy=elbo.entropy,
-        added=jnp.zeros((), bool),
-        deleted=jnp.zeros((), jnp.int32),
-        candidate_gain=jnp.full_like(elbo.value, -jnp.inf),
-    )
-
-
-def _padded(mixture: Mixture, capacity: int) -> Mixture:
-    order = jnp.concatenate(
-        [jnp.arange(mixture.num_components), jnp.full(capacity - mixture.num_components, -1)]
-    )
-    return _take(mixture, order)
-
-
-def _take(mixture: Mixture, order: Int[Array, " K2"]) -> Mixture:
-    """Rows in a new order; -1 gives an absent component, a standard normal nobody reads."""
-    keep = order >= 0
-    spare = type(mixture.components).isotropic(
-        jnp.zeros((order.shape[0], mixture.dim), mixture.dtype), jnp.ones(order.shape[0], mixture.dtype)
-    )
-    rows = jnp.maximum(order, 0)
-    components = mixture.components.take(rows).where(keep, spare)
-    return Mixture(jnp.where(keep, mixture.log_weights[rows], -jnp.inf), components)
 
 
 def _cast(tree: PyTree, dtype: Any) -> Any:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natmix._draws import Draws
 from natmix._result import Elbo
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture
@@ -21,21 +22,30 @@ def no_elbo(samples: int) -> Elbo:
 NO_ELBO = no_elbo(0)
 
 
-def estimate_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Elbo:
-    """E[log p~ - log q] (Eq. 1) from ``samples`` samples, without hiding zeros or invalid values."""
-    if samples == 0:
-        return NO_ELBO
+def evaluated_draws(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Draws:
+    """Fresh samples of the mixture, with both log densities."""
     key_x, key_target = jax.random.split(key)
     x = mixture.sample(key_x, samples)
     log_p = np.asarray(_log_density(target, key_target, x), dtype=float)
-    ratio = log_p - np.asarray(mixture.log_prob(x), dtype=float)
-    zero = log_p == -np.inf
-    invalid = ~(log_p < np.inf)
-    good = ratio[~zero & ~invalid]
+    return Draws(np.asarray(x, dtype=float), log_p, np.asarray(mixture.log_prob(x), dtype=float))
+
+
+def elbo_of(draws: Draws) -> Elbo:
+    """E[log p~ - log q] (Eq. 1), without hiding zeros or invalid values."""
+    if len(draws) == 0:
+        return NO_ELBO
+    zero = draws.log_target == -np.inf
+    invalid = ~(draws.log_target < np.inf)
+    good = draws.log_ratio[~zero & ~invalid]
     positive = float(good.mean()) if good.size else float("nan")
     error = float(good.std(ddof=1) / np.sqrt(good.size)) if good.size > 1 else float("inf")
     value = -np.inf if zero.any() else positive
-    return Elbo(value, error, positive, float(zero.mean()), float(invalid.mean()), samples)
+    return Elbo(value, error, positive, float(zero.mean()), float(invalid.mean()), len(draws))
+
+
+def estimate_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Elbo:
+    """The ELBO from ``samples`` fresh samples."""
+    return elbo_of(evaluated_draws(mixture, target, key, samples)) if samples else NO_ELBO
 
 
 def _log_density(target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:

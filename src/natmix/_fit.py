@@ -12,17 +12,19 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from natmix import _defaults
-from natmix._algorithm import GMMVI, State
+from natmix._algorithm import GMMVI
 from natmix._capacity import initial_capacity
 from natmix._codenames import MODULES
 from natmix._convergence import Best, Convergence
+from natmix._draws import Draws
 from natmix._dtypes import float_type
-from natmix._evaluate import NO_ELBO, estimate_elbo, no_elbo
+from natmix._evaluate import NO_ELBO, elbo_of, evaluated_draws, no_elbo
 from natmix._interrupt import Interrupt, Interrupted
 from natmix._progress import Progress
 from natmix._result import Counts, Elbo, Result, Timings
 from natmix._run import ChunkResult, Runner, check_first
 from natmix._sharding import Devices, as_mesh
+from natmix._state import State
 from natmix.component_adaptation.vips import Vips
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget, TargetError, as_target
@@ -159,6 +161,7 @@ class _Job:
     ) -> None:
         self.target, self.algorithm, self.state, self.limits = target, algorithm, state, limits
         self.probes, self.notes, self.started = probes, notes, started
+        self.start = jax.device_get(state.prior)
         most = algorithm.component_adaptation.most_components(start_components)
         self.runner = Runner(algorithm, target, most, shrink_every=_LOOK)
         self.convergence = Convergence(limits.tolerance, _window(algorithm), start_components)
@@ -318,14 +321,16 @@ class _Job:
         mixture, left_out = _without_negligible(self._final_mixture())
         before = time.perf_counter()
         try:
-            elbo = estimate_elbo(mixture, self.target, key, self._elbo_samples(stopped == "interrupted"))
+            n = self._elbo_samples(stopped == "interrupted")
+            draws = evaluated_draws(mixture, self.target, key, n) if n else None
+            elbo = NO_ELBO if draws is None else elbo_of(draws)
         except KeyboardInterrupt as error:
-            elbo, self.interrupt.asked = no_elbo(_given(error)), True
+            draws, elbo, self.interrupt.asked = None, no_elbo(_given(error)), True
         except TargetError as error:
             raise self._failed(error, settings, no_elbo(error.evaluations)) from error.__cause__
         if self.interrupt.asked:
             stopped = "interrupted"
-        return self._outcome(stopped, mixture, left_out, elbo, settings, time.perf_counter() - before)
+        return self._outcome(stopped, mixture, left_out, elbo, settings, time.perf_counter() - before, draws)
 
     def _outcome(
         self,
@@ -335,6 +340,7 @@ class _Job:
         elbo: Elbo,
         settings: dict[str, Any],
         elbo_seconds: float = 0.0,
+        draws: Draws | None = None,
     ) -> Result:
         names = self.chunks[0] if self.chunks else {}
         trajectory = {name: np.concatenate([c[name] for c in self.chunks]) for name in names}
@@ -359,7 +365,8 @@ class _Job:
         notes = (*self.notes, *_share_notes(counts))
         total_seconds = time.perf_counter() - self.started
         timings = Timings(self.runner.compile_seconds, self.running, elbo_seconds, total_seconds)
-        return Result(mixture, elbo, trajectory, counts, timings, stopped, self.algorithm, settings, notes)
+        how = (trajectory, counts, timings, stopped, self.algorithm, settings, notes)
+        return Result(mixture, elbo, *how, draws, self.target, self.start)
 
     def _final_mixture(self) -> Mixture:
         """The last mixture, or the best one if the last is clearly worse (or was lost in a failure)."""

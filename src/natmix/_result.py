@@ -1,12 +1,19 @@
 """What a fit returns."""
 
 import dataclasses
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Array, Float
 
 from natmix._algorithm import GMMVI
+from natmix._draws import Draws
 from natmix.mixture import Estimate, Mixture
+from natmix.targets import AbstractTarget
+
+if TYPE_CHECKING:
+    from natmix.diagnostics import Diagnosis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +120,9 @@ class Result:
         algorithm: the algorithm that ran.
         settings: everything needed to run it again, as plain Python (an ``init_mixture`` is only named).
         notes: choices made for the user, and what they should know.
+        draws: the samples behind ``elbo``, with both log densities; None if that was broken off.
+        target: what was fitted.
+        start: one Gaussian, the region where components were sought.
     """
 
     mixture: Mixture
@@ -124,6 +134,43 @@ class Result:
     algorithm: GMMVI
     settings: dict[str, Any]
     notes: tuple[str, ...]
+    draws: Draws | None = dataclasses.field(default=None, repr=False)
+    target: AbstractTarget | None = dataclasses.field(default=None, repr=False)
+    start: Mixture | None = dataclasses.field(default=None, repr=False)
+
+    @functools.cached_property
+    def diagnosis(self) -> "Diagnosis | None":
+        """The verdict from the samples behind the ELBO: no further evaluations; None without samples."""
+        from natmix.diagnostics import diagnose
+
+        return None if self.draws is None or len(self.draws) < 2 else diagnose(self.mixture, self.draws)
+
+    def diagnose(self, samples: int = 0, *, search: int = 0, seed: int = 0) -> "Diagnosis":
+        """The verdict from more samples, and from a search for modes that the mixture does not have.
+
+        Args:
+            samples: fresh samples to evaluate besides those behind the ELBO.
+            search: how many climbs to make from samples of the start region (targets inside JAX).
+            seed: of both.
+        """
+        from natmix.diagnostics._of_result import diagnosed
+
+        return diagnosed(self, samples, search, seed)
+
+    def sample(self, n: int = 1, *, seed: int = 0) -> Float[Array, "n D"]:
+        """Samples of the mixture."""
+        return self.mixture.sample(seed, n)
+
+    def resample(self, n: int, *, pool: int | None = None, seed: int = 0) -> Float[np.ndarray, "n D"]:
+        """Samples corrected by importance weights.
+
+        ``pool`` fresh samples of the mixture (5 n if left out) are evaluated, their weights smoothed by
+        Pareto's distribution, and n drawn from them by these weights. Some occur twice or more when the
+        pool has few effective samples. A warning is given where the weights cannot be relied on.
+        """
+        from natmix._resample import resampled
+
+        return resampled(self, n, 5 * n if pool is None else pool, seed)
 
     @property
     def interrupted(self) -> bool:

@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natmix._algorithm import GMMVI, Info, State
+from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown
 from natmix._compile import quick_jit
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
+from natmix._state import Info, State
 from natmix._types import Count
 from natmix.targets import AbstractTarget, TargetError
 

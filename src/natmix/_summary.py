@@ -38,6 +38,8 @@ def summary(result: "Result") -> str:
         f"weight left out; {counts.failed_updates} updates not usable and skipped",
     ]
     lines += _table(result)
+    if result.diagnosis is not None:
+        lines += str(result.diagnosis).splitlines()
     lines += [f"  note: {note}" for note in result.notes]
     return "\n".join(lines)
 

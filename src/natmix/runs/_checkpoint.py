@@ -13,8 +13,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from natmix._algorithm import GMMVI, State
+from natmix._algorithm import GMMVI
 from natmix._atomic import replacing
+from natmix._state import State
 from natmix.mixture import Mixture
 
 FORMAT = "natmix.State"

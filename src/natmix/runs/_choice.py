@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import jax
 
-from natmix._algorithm import GMMVI, State
+from natmix._algorithm import GMMVI
 from natmix._capacity import initial_capacity
+from natmix._state import State
 from natmix.runs._config import RunConfig
 from natmix.runs._together import Together
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
-from natmix._algorithm import State
 from natmix._atomic import write_json
 from natmix._fit import _gist
 from natmix._interrupt import Interrupt
 from natmix._run import ChunkResult
+from natmix._state import State
 from natmix.problems._base import Problem
 from natmix.runs._checkpoint import stored_iterations
 from natmix.runs._choice import Choice

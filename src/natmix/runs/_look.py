@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natmix._algorithm import _take
 from natmix._fit import NEGLIGIBLE_WEIGHT
+from natmix._state import take_components
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
@@ -52,7 +52,7 @@ def _log_densities(
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     # The rows stay, so that one program serves all looks until the number of rows changes.
     keep = mixture.components.finite() & (mixture.log_weights >= np.log(NEGLIGIBLE_WEIGHT))
-    q = _take(mixture, jnp.where(keep, jnp.arange(mixture.num_components), -1))
+    q = take_components(mixture, jnp.where(keep, jnp.arange(mixture.num_components), -1))
     q = Mixture(jax.nn.log_softmax(q.log_weights), q.components)
     key_x, key_target = jax.random.split(key)
     x = q.sample(key_x, samples)

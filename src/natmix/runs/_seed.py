@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natmix._algorithm import State
 from natmix._atomic import write_arrays, write_json, write_lines
 from natmix._capacity import initial_capacity
 from natmix._fit import _without_negligible
 from natmix._run import CHUNK, ChunkResult, check_first
+from natmix._state import State
 from natmix.mixture import Mixture
 from natmix.problems._base import Problem
 from natmix.runs._checkpoint import load_state, save_state

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from natmix._algorithm import GMMVI, State
+from natmix._algorithm import GMMVI
 from natmix._run import ChunkResult, Runner
+from natmix._state import State
 from natmix.targets import AbstractTarget
 
 

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from natmix._algorithm import GMMVI, Info, State
+from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown
 from natmix._compile import quick_jit
 from natmix._run import _MANY, CHUNK, ChunkResult, _resized
+from natmix._state import Info, State
 from natmix._types import Count, PyTree
 from natmix.targets import AbstractTarget
 

@@ -1,0 +1,21 @@
+"""Whether to trust a fit: Pareto's k-hat, effective samples, evidence, modes, and a verdict in words."""
+
+from natmix.diagnostics._diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
+from natmix.diagnostics._missed import Hunt, MissedMode, hunt
+from natmix.diagnostics._modes import Mode, group, modes
+from natmix.diagnostics._pareto import Smoothed, pareto_smooth, reliable_below
+
+__all__ = [
+    "HIDDEN_SHARE",
+    "Diagnosis",
+    "Hunt",
+    "MissedMode",
+    "Mode",
+    "Smoothed",
+    "diagnose",
+    "group",
+    "hunt",
+    "modes",
+    "pareto_smooth",
+    "reliable_below",
+]

@@ -1,0 +1,90 @@
+"""Which components belong to one mode, and whether a mode has the weight it should have."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from natmix.mixture import Mixture
+
+_MOST = 128
+"""Components looked at in pairs: the heaviest; others join the mode most responsible for their mean."""
+_BETWEEN = np.linspace(0, 1, 9)[1:-1]
+_DIP = np.log(2)
+"""Two components are one mode unless the density between them falls below half of the lower end."""
+
+
+class Mode(NamedTuple):
+    """A group of components with no valley between them.
+
+    Attributes:
+        mean: of the group.
+        components: how many.
+        share: of the mixture's weight.
+        corrected_share: the same by importance sampling.
+        standard_error: of ``corrected_share``.
+    """
+
+    mean: Float[np.ndarray, " D"]
+    components: int
+    share: float
+    corrected_share: float
+    standard_error: float
+
+
+def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
+    """The number of the mode of every component, the heaviest mode first."""
+    weights = np.asarray(mixture.weights, float)
+    heavy = np.argsort(-weights, kind="stable")[:_MOST]
+    means = np.asarray(mixture.means)[heavy]
+    first, second = np.triu_indices(len(heavy), 1)
+    label = np.arange(len(heavy))
+    if first.size:
+        ends = np.asarray(mixture.log_prob(means), float)
+        steps = _BETWEEN[:, None, None]
+        path = (1 - steps) * means[first] + steps * means[second]
+        lowest = np.asarray(mixture.log_prob(path.reshape(-1, mixture.dim)), float)
+        lowest = lowest.reshape(len(_BETWEEN), -1).min(axis=0)
+        joined = lowest >= np.minimum(ends[first], ends[second]) - _DIP
+        for i, j in zip(first[joined], second[joined], strict=True):
+            label[label == label[j]] = label[i]
+    labels = np.empty(len(weights), int)
+    labels[heavy] = label
+    light = np.setdiff1d(np.arange(len(weights)), heavy)
+    if light.size:
+        r = np.asarray(mixture.responsibilities(np.asarray(mixture.means)[light]))
+        labels[light] = labels[heavy[np.argmax(r[:, heavy], axis=1)]]
+    found, numbered = np.unique(labels, return_inverse=True)
+    mass = np.bincount(numbered, weights)
+    rank = np.empty(len(found), int)
+    rank[np.argsort(-mass, kind="stable")] = np.arange(len(found))
+    return rank[numbered]
+
+
+def modes(
+    mixture: Mixture, x: Float[np.ndarray, "N D"], weights: Float[np.ndarray, " N"]
+) -> tuple[Mode, ...]:
+    """The mixture's modes, with their shares by samples of the mixture and their importance weights."""
+    labels = group(mixture)
+    components = np.asarray(mixture.weights, float)
+    responsible = np.asarray(mixture.responsibilities(jnp.asarray(x, mixture.dtype)), float)
+    members = np.stack([labels == m for m in range(labels.max() + 1)])
+    shares = members @ components
+    shares = shares / shares.sum()
+    inside = responsible @ members.T
+    # The mixture's shares are known: only the mean weight within a mode has to be estimated.
+    counted = np.maximum(inside.sum(axis=0), np.finfo(float).tiny)
+    mean_weight = weights @ inside / counted
+    spread = np.sqrt(np.sum((inside * (weights[:, None] - mean_weight)) ** 2, axis=0)) / counted
+    total = shares @ mean_weight
+    corrected = shares * mean_weight / total
+    # To first order in the mean weights, which are nearly independent.
+    by_own = (shares * (1 - corrected) * spread) ** 2
+    by_others = corrected**2 * (np.sum((shares * spread) ** 2) - (shares * spread) ** 2)
+    errors = np.sqrt(by_own + by_others) / total
+    means = (members * components) @ np.asarray(mixture.means, float) / (members @ components)[:, None]
+    return tuple(
+        Mode(means[m], int(members[m].sum()), float(shares[m]), float(corrected[m]), float(errors[m]))
+        for m in range(len(shares))
+    )
