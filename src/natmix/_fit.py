@@ -27,6 +27,7 @@ from natmix._sharding import Devices, as_mesh
 from natmix._state import State
 from natmix.component_adaptation.vips import Vips
 from natmix.mixture import Mixture
+from natmix.models import AbstractModel, as_model
 from natmix.targets import AbstractTarget, TargetError, as_target
 from natmix.targets._base import check_dim
 
@@ -44,6 +45,10 @@ def fit(
     target: Any,
     dim: int | None = None,
     *,
+    model_args: tuple[Any, ...] | None = None,
+    model_kwargs: dict[str, Any] | None = None,
+    position: Any = None,
+    bounds: Any = None,
     seed: int = 0,
     algorithm: str | GMMVI | None = None,
     init_mean: ArrayLike | None = None,
@@ -68,8 +73,13 @@ def fit(
     Args:
         target: a JAX function of one point [D] (or of points [N, D]) giving the log density, or (log
             density, gradient); with a first argument named ``key`` it may be stochastic. A function
-            JAX cannot trace is called on the host. Or a `JaxTarget` or `HostTarget`.
+            JAX cannot trace is called on the host. Or a `JaxTarget` or `HostTarget`, or a NumPyro model.
         dim: D; not needed for a target that knows it.
+        model_args: the arguments of a NumPyro model (data among them).
+        model_kwargs: its keyword arguments.
+        position: for a log density of a pytree of arrays: one such, where to look first.
+        bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
+            ``position`` by name, ``{"x": (0, 1)}``. The fit is in unconstrained coordinates.
         seed: every random number follows from it.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
             target without gradients.
@@ -106,6 +116,11 @@ def fit(
     _check_names(overrides)
     devices = as_mesh(mesh)
     region = _defaults.Region(init_mean, init_scale, init_covariance, box)
+    model = as_model(target, dim, model_args, model_kwargs, position, bounds)
+    if model is not None:
+        target, dim = model.log_density, _agreed(dim, model.dim)
+        if not region.given and init_mixture is None:
+            region = _model_region(model, seed)
     kind = _kind(covariance, init_mixture)
     dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
     dim = _dimension(dim, target, init_mixture)
@@ -128,6 +143,7 @@ def fit(
         probes=found.probes,
         notes=notes,
         started=started,
+        model=model,
     )
     settings = {
         "algorithm": chosen.settings(),
@@ -158,10 +174,11 @@ class _Job:
         probes: int,
         notes: list[str],
         started: float,
+        model: AbstractModel | None,
     ) -> None:
         self.target, self.algorithm, self.state, self.limits = target, algorithm, state, limits
         self.probes, self.notes, self.started = probes, notes, started
-        self.start = jax.device_get(state.prior)
+        self.start, self.model = jax.device_get(state.prior), model
         most = algorithm.component_adaptation.most_components(start_components)
         self.runner = Runner(algorithm, target, most, shrink_every=_LOOK)
         self.convergence = Convergence(limits.tolerance, _window(algorithm), start_components)
@@ -366,7 +383,7 @@ class _Job:
         total_seconds = time.perf_counter() - self.started
         timings = Timings(self.runner.compile_seconds, self.running, elbo_seconds, total_seconds)
         how = (trajectory, counts, timings, stopped, self.algorithm, settings, notes)
-        return Result(mixture, elbo, *how, draws, self.target, self.start)
+        return Result(mixture, elbo, *how, draws, self.target, self.start, self.model)
 
     def _final_mixture(self) -> Mixture:
         """The last mixture, or the best one if the last is clearly worse (or was lost in a failure)."""
@@ -437,6 +454,18 @@ def _kind(covariance: str | None, mixture: Mixture | None) -> str:
     if of_mixture not in (None, kind):
         raise ValueError(f"covariance is {kind!r}, but init_mixture has {of_mixture} covariances.")
     return kind
+
+
+def _agreed(dim: int | None, known: int) -> int:
+    if dim is not None and dim != known:
+        raise ValueError(f"dim={dim} was given, but the model has {known} unconstrained dimensions.")
+    return known
+
+
+def _model_region(model: AbstractModel, seed: int) -> _defaults.Region:
+    """Where the model expects its variables."""
+    start = model.start(jax.random.fold_in(_key(seed), 3))
+    return _defaults.Region() if start is None else _defaults.Region(start.mean, start.scale)
 
 
 def _dimension(dim: int | None, target: Any, mixture: Mixture | None) -> int | None:

@@ -4,12 +4,14 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
-from jaxtyping import Array, Float
 
 from natmix._algorithm import GMMVI
 from natmix._draws import Draws
-from natmix.mixture import Estimate, Mixture
+from natmix.mixture import Estimate, Mixture, as_key
+from natmix.models import AbstractModel
+from natmix.models._base import Points
 from natmix.targets import AbstractTarget
 
 if TYPE_CHECKING:
@@ -123,6 +125,8 @@ class Result:
         draws: the samples behind ``elbo``, with both log densities; None if that was broken off.
         target: what was fitted.
         start: one Gaussian, the region where components were sought.
+        model: whose variables the mixture's coordinates are, if they have names; the mixture itself lives
+            in unconstrained coordinates then.
     """
 
     mixture: Mixture
@@ -137,6 +141,7 @@ class Result:
     draws: Draws | None = dataclasses.field(default=None, repr=False)
     target: AbstractTarget | None = dataclasses.field(default=None, repr=False)
     start: Mixture | None = dataclasses.field(default=None, repr=False)
+    model: AbstractModel | None = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
     def diagnosis(self) -> "Diagnosis | None":
@@ -157,11 +162,25 @@ class Result:
 
         return diagnosed(self, samples, search, seed)
 
-    def sample(self, n: int = 1, *, seed: int = 0) -> Float[Array, "n D"]:
-        """Samples of the mixture."""
-        return self.mixture.sample(seed, n)
+    def sample(self, n: int = 1, *, seed: int = 0) -> Any:
+        """Samples of the mixture, [n, D]; of a model its own variables, constrained, samples first."""
+        return self._named(self.mixture.sample(seed, n))
 
-    def resample(self, n: int, *, pool: int | None = None, seed: int = 0) -> Float[np.ndarray, "n D"]:
+    def predict(
+        self, n: int, /, *model_args: Any, seed: int = 0, **model_kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """Posterior predictive samples of a NumPyro model, called with these arguments: without the data."""
+        from natmix.models import NumpyroModel
+
+        if not isinstance(self.model, NumpyroModel):
+            raise ValueError("predict() needs a NumPyro model, which says how data come about.")
+        key = jax.random.fold_in(as_key(seed), 5)
+        return self.model.predict(key, self.sample(n, seed=seed), model_args, model_kwargs)
+
+    def _named(self, x: Points) -> Any:
+        return x if self.model is None else self.model.constrain(x)
+
+    def resample(self, n: int, *, pool: int | None = None, seed: int = 0) -> Any:
         """Samples corrected by importance weights.
 
         ``pool`` fresh samples of the mixture (5 n if left out) are evaluated, their weights smoothed by
@@ -170,7 +189,7 @@ class Result:
         """
         from natmix._resample import resampled
 
-        return resampled(self, n, 5 * n if pool is None else pool, seed)
+        return self._named(resampled(self, n, 5 * n if pool is None else pool, seed))
 
     @property
     def interrupted(self) -> bool:

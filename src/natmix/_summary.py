@@ -1,8 +1,12 @@
 """The outcome of a fit in words."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
+
+from natmix.models._base import coordinate_names
+from natmix.models.pytree import leaf_name
 
 if TYPE_CHECKING:
     from natmix._result import Result
@@ -16,6 +20,7 @@ _ENDINGS = {
     "failed": "FAILED: the target raised an error; this is the best mixture up to then",
 }
 _MOST_ROWS = 8
+_MOST_VARIABLES = 21
 
 
 def summary(result: "Result") -> str:
@@ -50,6 +55,8 @@ def _effective(weights: np.ndarray) -> float:
 
 
 def _table(result: "Result") -> list[str]:
+    if result.model is not None and result.draws is not None:
+        return _named_table(result.model.constrain(result.draws.x))
     heaviest = result.mixture.top(min(_MOST_ROWS, result.mixture.num_components))
     shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
     rows = ["  weight   mean"]
@@ -59,4 +66,17 @@ def _table(result: "Result") -> list[str]:
     left = result.mixture.num_components - heaviest.num_components
     if left:
         rows.append(f"  … and {left} more with {shares[_MOST_ROWS:].sum():.2%} together")
+    return rows
+
+
+def _named_table(samples: Any) -> list[str]:
+    """Mean, standard deviation and quantiles of the model's variables."""
+    rows = ["  variable                 mean        sd        5%       95%"]
+    for path, value in jax.tree_util.tree_leaves_with_path(samples):
+        flat = np.asarray(value, float).reshape(len(value), -1)
+        for name, column in zip(coordinate_names(leaf_name(path), np.shape(value)[1:]), flat.T, strict=True):
+            low, high = np.quantile(column, [0.05, 0.95])
+            rows.append(f"  {name:18.18} {column.mean():10.4g} {column.std():9.3g} {low:9.4g} {high:9.4g}")
+    if len(rows) > _MOST_VARIABLES:
+        rows[_MOST_VARIABLES:] = [f"  … and {len(rows) - _MOST_VARIABLES} more"]
     return rows

@@ -1,0 +1,8 @@
+"""Models as targets: named variables with bounds, seen as one unconstrained vector."""
+
+from natmix.models._base import AbstractModel
+from natmix.models._detect import as_model
+from natmix.models.numpyro import NumpyroModel
+from natmix.models.pytree import PytreeModel
+
+__all__ = ["AbstractModel", "NumpyroModel", "PytreeModel", "as_model"]

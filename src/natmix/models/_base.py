@@ -1,0 +1,49 @@
+"""The contract of a model."""
+
+import abc
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey, Scalar
+
+Points = Float[Array, "N D"] | Float[np.ndarray, "N D"]
+
+
+class Start(NamedTuple):
+    """A region where the model expects its variables, in unconstrained coordinates."""
+
+    mean: Float[np.ndarray, " D"]
+    scale: Float[np.ndarray, " D"]
+
+
+class AbstractModel(abc.ABC):
+    """A density over named variables, seen as one over unconstrained vectors.
+
+    Attributes:
+        dim: entries of the vector.
+        coordinates: their names, such as ``theta[3]`` (of the unconstrained variable).
+    """
+
+    dim: int
+    coordinates: tuple[str, ...]
+
+    @abc.abstractmethod
+    def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        """Of the vector: the model's, with the Jacobian of its transformations."""
+
+    @abc.abstractmethod
+    def constrain(self, x: Points) -> Any:
+        """The model's own variables, samples first."""
+
+    @abc.abstractmethod
+    def start(self, key: PRNGKey) -> Start | None:
+        """Where to look first; None if the model does not know."""
+
+
+def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """``name`` for a number, ``name[i,j]`` for the entries of an array."""
+    if not shape:
+        return [name]
+    return [f"{name}[{','.join(map(str, i))}]" for i in np.ndindex(*shape)]

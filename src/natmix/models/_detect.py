@@ -1,0 +1,67 @@
+"""Which kind of model the user has given, if any."""
+
+from typing import Any
+
+import numpy as np
+
+from natmix.models._base import AbstractModel
+from natmix.models.numpyro import NumpyroModel
+from natmix.models.pytree import PytreeModel
+from natmix.targets import AbstractTarget
+from natmix.targets._detect import _required
+
+
+def as_model(
+    target: Any,
+    dim: int | None,
+    model_args: tuple[Any, ...] | None,
+    model_kwargs: dict[str, Any] | None,
+    position: Any,
+    bounds: Any,
+) -> AbstractModel | None:
+    """The model; None for a log density of plain vectors."""
+    if isinstance(target, AbstractModel):
+        return target
+    if model_args is not None or model_kwargs is not None:
+        _only(target, "model_args and model_kwargs", position=position, bounds=bounds)
+        return NumpyroModel(target, () if model_args is None else model_args, model_kwargs)
+    if position is not None or bounds is not None:
+        if not callable(target) or isinstance(target, AbstractTarget):
+            raise ValueError("With position or bounds the target must be a function of a position.")
+        if position is None:
+            position = _middle(dim, bounds)
+        return PytreeModel(target, position, bounds)
+    function = callable(target) and not isinstance(target, AbstractTarget)
+    if dim is None and function and _required(target) == []:
+        return NumpyroModel(target)  # a function of nothing: only a model can mean something by it
+    return None
+
+
+def _only(target: Any, what: str, **others: Any) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{what} are for a NumPyro model, which knows its variables: leave {name} out.")
+    if not callable(target):
+        raise ValueError(f"{what} are for a NumPyro model, a function, got {type(target).__name__}.")
+
+
+def _middle(dim: int | None, bounds: Any) -> Any:
+    """A vector inside the bounds."""
+    if isinstance(bounds, dict):
+        raise ValueError("Bounds by name need a position too, a dictionary with the variables' shapes.")
+    try:
+        first, second = bounds
+        low, high = np.broadcast_arrays(
+            np.asarray(-np.inf if first is None else first, float),
+            np.asarray(np.inf if second is None else second, float),
+        )
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds must be a pair (low, high) of numbers or arrays, got {bounds!r}.") from None
+    if low.ndim == 0:
+        if dim is None:
+            raise ValueError("Give dim, the number of dimensions of the target.")
+        low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
+    both = np.isfinite(low) & np.isfinite(high)
+    with np.errstate(invalid="ignore"):
+        middle = np.where(both, (low + high) / 2, np.where(np.isfinite(low), low + 1, high - 1))
+    return np.where(np.isfinite(middle), middle, 0.0)

@@ -1,0 +1,110 @@
+"""A NumPyro model: its latent variables, its transformations, its deterministics."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey, Scalar
+from natmix.models._base import AbstractModel, Points, Start, coordinate_names
+
+_PRIOR_DRAWS = 256
+_WIDEST = 1e3
+"""Wider priors, in unconstrained coordinates, are not taken at their word."""
+
+
+class NumpyroModel(AbstractModel):
+    """The posterior of a NumPyro model given its arguments.
+
+    Args:
+        model: a function with `numpyro.sample` statements.
+        args: its arguments, the data among them.
+        kwargs: its keyword arguments.
+    """
+
+    def __init__(
+        self, model: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> None:
+        numpyro = _numpyro()
+        self._model, self._args, self._kwargs = model, tuple(args), dict(kwargs or {})
+        key = jax.random.key(0)
+        # Values from the support, not from the prior, which may be improper.
+        seeded = numpyro.handlers.seed(model, key)
+        anywhere = numpyro.handlers.substitute(seeded, substitute_fn=numpyro.infer.init_to_uniform)
+        trace = numpyro.handlers.trace(anywhere).get_trace(*self._args, **self._kwargs)
+        sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+        self._latent = tuple(name for name, site in sites.items() if not site["is_observed"])
+        self.observed = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
+        self._check(trace)
+        info = numpyro.infer.util.initialize_model(
+            key, model, model_args=self._args, model_kwargs=self._kwargs, validate_grad=False
+        )
+        z = {name: jnp.asarray(info.param_info.z[name]) for name in sorted(info.param_info.z)}
+        flat, self._unravel = ravel_pytree(z)
+        self._potential, self._finished = info.potential_fn, info.postprocess_fn
+        self._dtype = flat.dtype
+        self.dim = int(flat.size)
+        self.coordinates = tuple(c for name, value in z.items() for c in coordinate_names(name, value.shape))
+
+    def _check(self, trace: dict[str, Any]) -> None:
+        if not self._latent:
+            raise ValueError("The model has no latent variable: nothing is left to be inferred.")
+        for name in self._latent:
+            if trace[name]["fn"].support.is_discrete:
+                raise ValueError(
+                    f"The model's variable {name!r} is discrete, which a Gaussian mixture cannot be: sum it "
+                    "out, for example by numpyro.distributions.MixtureSameFamily or a logsumexp."
+                )
+
+    def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        return -self._potential(self._one(x))
+
+    def _one(self, x: Float[Array, " D"]) -> dict[str, Array]:
+        return self._unravel(x.astype(self._dtype))
+
+    def constrain(self, x: Points) -> dict[str, np.ndarray]:
+        """Latent variables and deterministics under the model's names."""
+        values = jax.vmap(lambda row: self._finished(self._one(row)))(jnp.asarray(x))
+        return {name: np.asarray(value) for name, value in values.items() if name not in self.observed}
+
+    def start(self, key: PRNGKey) -> Start | None:
+        """Mean and spread of the prior in unconstrained coordinates; None for a prior without samples."""
+        numpyro = _numpyro()
+        from numpyro.infer.util import unconstrain_fn
+
+        def draw(key: PRNGKey) -> Float[Array, " D"]:
+            with numpyro.handlers.seed(rng_seed=key):
+                trace = numpyro.handlers.trace(self._model).get_trace(*self._args, **self._kwargs)
+            values = {name: trace[name]["value"] for name in self._latent}
+            free = unconstrain_fn(self._model, self._args, self._kwargs, values)
+            return ravel_pytree({name: free[name] for name in sorted(free)})[0]
+
+        try:
+            draws = np.asarray(jax.vmap(draw)(jax.random.split(key, _PRIOR_DRAWS)), float)
+        except NotImplementedError:  # an improper prior
+            return None
+        # Heavy tails have no standard deviation worth the name: quartiles do.
+        low, middle, high = np.quantile(np.where(np.isfinite(draws), draws, 0), [0.25, 0.5, 0.75], axis=0)
+        return Start(middle, np.clip((high - low) / 1.349, 1e-3, _WIDEST))
+
+    def predict(
+        self, key: PRNGKey, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """What the model would observe, for posterior samples and arguments without the data."""
+        numpyro = _numpyro()
+        latent = {name: samples[name] for name in self._latent}
+        predictive = numpyro.infer.Predictive(self._model, posterior_samples=latent)
+        return {name: np.asarray(v) for name, v in predictive(key, *args, **kwargs).items()}
+
+
+def _numpyro() -> Any:
+    try:
+        import numpyro
+        import numpyro.infer
+    except ImportError as error:
+        raise ImportError("A NumPyro model needs NumPyro: pip install natmix[numpyro].") from error
+    return numpyro

@@ -1,0 +1,95 @@
+"""A log density of a pytree of arrays, perhaps between bounds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey, Scalar
+from natmix.models._base import AbstractModel, Points, Start, coordinate_names
+from natmix.models._bounds import Bounds
+
+
+class PytreeModel(AbstractModel):
+    """``fn`` takes a position of the same structure as the one given, as in BlackJAX.
+
+    Args:
+        fn: the log density of a position.
+        position: a pytree of numbers and arrays: its structure, and where to look first.
+        bounds: (low, high) for the position as a whole, or for some of its variables by name (the path
+            in the tree, ``"a"`` or ``"a/b"``).
+    """
+
+    def __init__(self, fn: Callable[[Any], Any], position: Any, bounds: Any = None) -> None:
+        leaves = jax.tree_util.tree_leaves_with_path(position)
+        if not leaves:
+            raise ValueError("The position is empty: give a pytree of numbers or arrays, such as {'x': 0.0}.")
+        names = [leaf_name(path) for path, _ in leaves]
+        shapes = [np.shape(leaf) for _, leaf in leaves]
+        for name, (_, leaf) in zip(names, leaves, strict=True):
+            if not np.issubdtype(np.asarray(leaf).dtype, np.floating) and not _is_whole_number(leaf):
+                kind = np.asarray(leaf).dtype
+                raise ValueError(f"{name or 'The position'} must hold real numbers, got {kind}.")
+        tree = jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(float)), position)
+        flat, self._unravel = ravel_pytree(tree)
+        self._fn = fn
+        self._dtype = flat.dtype
+        self.dim = int(flat.size)
+        self.coordinates = tuple(
+            c for name, shape in zip(names, shapes, strict=True) for c in coordinate_names(name or "x", shape)
+        )
+        self._bounds = _joined(bounds, names, shapes)
+        self._centre = np.asarray(flat, float)
+        outside = (self._centre <= self._bounds.low) | (self._centre >= self._bounds.high)
+        if outside.any():
+            first = int(np.argmax(outside))
+            low, high = self._bounds.low[first], self._bounds.high[first]
+            raise ValueError(
+                f"The position must lie inside the bounds, but {self.coordinates[first]} is "
+                f"{self._centre[first]:g}, not in ({low:g}, {high:g})."
+            )
+
+    def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        return self._fn(self._one(x)) + self._bounds.log_jacobian(x)
+
+    def _one(self, x: Float[Array, " D"]) -> Any:
+        return self._unravel(self._bounds.constrain(x).astype(self._dtype))
+
+    def constrain(self, x: Points) -> Any:
+        return jax.tree.map(np.asarray, jax.vmap(self._one)(jnp.asarray(x)))
+
+    def start(self, key: PRNGKey) -> Start | None:
+        """Around the position given, one unit wide."""
+        return Start(self._bounds.unconstrain(self._centre), np.ones(self.dim))
+
+
+def leaf_name(path: tuple[Any, ...]) -> str:
+    """The path to a leaf, ``a/b``; empty for a leaf alone."""
+    keys = (getattr(p, "key", getattr(p, "name", getattr(p, "idx", None))) for p in path)
+    return "/".join(str(k) for k in keys)
+
+
+def _is_whole_number(leaf: Any) -> bool:
+    return isinstance(leaf, (int, np.integer)) and not isinstance(leaf, bool)
+
+
+def _joined(bounds: Any, names: list[str], shapes: list[tuple[int, ...]]) -> Bounds:
+    """One pair of bounds for all entries."""
+    if not isinstance(bounds, dict):
+        given = dict.fromkeys(names, bounds) if bounds is not None else {}
+        if bounds is not None and len(names) > 1:
+            raise ValueError(f"Give bounds by name, as a dictionary; the names are {', '.join(names)}.")
+    else:
+        given = bounds
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"There are bounds for {unknown[0]!r}, but the variables are {', '.join(names)}.")
+    parts = [
+        Bounds.build(given.get(name, (None, None)), shape, name or "the position")
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+    return Bounds(np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts]))

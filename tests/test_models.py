@@ -1,0 +1,238 @@
+"""Models as targets: bounds, pytrees and NumPyro, against closed forms and the libraries themselves."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import integrate, special, stats
+
+import natmix
+from natmix.models import NumpyroModel, PytreeModel, as_model
+from natmix.models._base import coordinate_names
+from natmix.models._bounds import Bounds
+
+jax.config.update("jax_enable_x64", True)
+
+QUICK = {"max_iterations": 150, "progress": False}
+
+# Bounds ---------------------------------------------------------------------------------------------
+
+SIDES = Bounds(np.array([0.0, -2.0, 1.0, -np.inf, -np.inf]), np.array([1.0, 5.0, np.inf, 3.0, np.inf]))
+
+
+def test_bounded_variables_stay_inside_and_come_back():
+    z = np.random.default_rng(0).normal(size=(50, 5)) * 3
+    x = np.asarray(jax.vmap(SIDES.constrain)(jnp.asarray(z)))
+    assert np.all((x > SIDES.low) & (x < SIDES.high))
+    np.testing.assert_allclose(SIDES.unconstrain(x), z, atol=1e-7)
+
+
+def test_jacobians_are_those_of_the_transformation():
+    z = jnp.asarray([0.3, -1.2, 0.7, 2.0, -3.0])
+    slopes = np.diagonal(jax.jacobian(SIDES.constrain)(z))
+    assert float(SIDES.log_jacobian(z)) == pytest.approx(np.sum(np.log(np.abs(slopes))))
+    assert np.all(np.isfinite(jax.grad(SIDES.log_jacobian)(z)))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ((1, 0), "must be below"),
+        (3, "must be a pair"),
+        (("a", 1), "must be a number or an array"),
+        (([0, 0, 0], 1), "array of shape"),
+    ],
+)
+def test_bounds_that_make_no_sense(bounds, words):
+    with pytest.raises(ValueError, match=words):
+        natmix.fit(lambda p: -jnp.sum(p["x"]), position={"x": jnp.ones(2)}, bounds={"x": bounds})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"position": {"x": 2.0}, "bounds": {"x": (0, 1)}}, r"x is 2, not in \(0, 1\)"),
+        ({"position": {"x": 0.5}, "bounds": {"y": (0, 1)}}, "the variables are x"),
+        ({"position": {"x": 0.5, "y": 1.0}, "bounds": (0, 1)}, "by name"),
+        ({"bounds": {"y": (0, 1)}}, "need a position"),
+        ({"bounds": (0, 1)}, "Give dim"),
+        ({"position": {}}, "empty"),
+        ({"position": {"x": jnp.array([True])}}, "real numbers"),
+        ({"position": {"x": 0.5}, "dim": 3}, "dim=3 was given, but the model has 1"),
+        ({"position": {"x": 0.5}, "model_args": ()}, "leave position out"),
+    ],
+)
+def test_positions_that_make_no_sense(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        natmix.fit(lambda p: 0.0, **arguments)
+
+
+# Pytrees --------------------------------------------------------------------------------------------
+
+
+def test_a_beta_and_an_exponential_have_their_evidence_and_moments():
+    """b^(a-1) (1-b)^(c-1) on (0, 1) integrates to B(a, c); exp(-2 t) on (0, inf) to 1/2."""
+
+    def log_density(p):
+        return 2 * jnp.log(p["b"]) + 4 * jnp.log1p(-p["b"]) - 2 * p["t"]["u"]
+
+    result = natmix.fit(
+        log_density,
+        position={"b": 0.5, "t": {"u": 1.0}},
+        bounds={"b": (0, 1), "t/u": (0, None)},
+        seed=1,
+        **QUICK,
+    )
+    evidence = result.diagnosis.log_evidence
+    assert evidence.value == pytest.approx(special.betaln(3, 5) - np.log(2), abs=0.02)
+    assert result.diagnosis.trusted, result.summary()
+    x = result.sample(20_000)
+    assert set(x) == {"b", "t"}
+    assert x["b"].shape == x["t"]["u"].shape == (20_000,)
+    assert x["b"].mean() == pytest.approx(3 / 8, abs=0.01)
+    assert x["t"]["u"].std() == pytest.approx(0.5, abs=0.03)
+    assert "t/u" in result.summary()
+
+
+def test_a_bounded_vector_needs_no_names():
+    result = natmix.fit(lambda x: jnp.sum(jnp.log(x)), 2, bounds=(0, 1), **QUICK)
+    assert result.diagnosis.log_evidence.value == pytest.approx(2 * np.log(0.5), abs=0.02)
+    x = result.sample(1000)
+    assert x.shape == (1000, 2)
+    assert 0 < x.min() < x.max() < 1
+
+
+def test_any_pytree_is_a_position():
+    model = PytreeModel(lambda p: -jnp.sum(p[0] ** 2) - p[1]["k"] ** 2, (np.zeros((2, 3)), {"k": 1}))
+    assert model.dim == 7
+    assert model.coordinates == ("0[0,0]", "0[0,1]", "0[0,2]", "0[1,0]", "0[1,1]", "0[1,2]", "1/k")
+    back = model.constrain(np.arange(14.0).reshape(2, 7))
+    np.testing.assert_array_equal(back[0][1], np.arange(7.0, 13).reshape(2, 3))
+    np.testing.assert_array_equal(back[1]["k"], [6, 13])
+    assert float(model.log_density(jnp.arange(7.0))) == -np.sum(np.arange(7.0) ** 2)
+    np.testing.assert_array_equal(model.start(jax.random.key(0)).mean, [0, 0, 0, 0, 0, 0, 1])
+
+
+def test_names_of_coordinates():
+    assert coordinate_names("a", ()) == ["a"]
+    assert coordinate_names("a", (2, 2)) == ["a[0,0]", "a[0,1]", "a[1,0]", "a[1,1]"]
+
+
+# NumPyro --------------------------------------------------------------------------------------------
+
+
+def conjugate(y=None, n=5):
+    mu = numpyro.sample("mu", dist.Normal(1.0, 2.0))
+    numpyro.deterministic("twice", 2 * mu)
+    with numpyro.plate("data", n):
+        numpyro.sample("y", dist.Normal(mu, 1.5), obs=y)
+
+
+def scales(y=None):
+    s = numpyro.sample("s", dist.HalfNormal(2.0))
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    numpyro.sample("y", dist.Normal(p[0], s), obs=y)
+
+
+Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
+
+
+def test_a_conjugate_model_has_its_posterior_and_evidence():
+    result = natmix.fit(conjugate, model_kwargs={"y": Y}, **QUICK)
+    precision = 1 / 4 + 5 / 1.5**2
+    mean = (1 / 4 + Y.sum() / 1.5**2) / precision
+    x = result.sample(20_000)
+    assert x["mu"].mean() == pytest.approx(mean, abs=0.02)
+    assert x["mu"].std() == pytest.approx(precision**-0.5, rel=0.03)
+    np.testing.assert_allclose(x["twice"], 2 * x["mu"])
+    covariance = 4 * np.ones((5, 5)) + 1.5**2 * np.eye(5)
+    evidence = stats.multivariate_normal(np.ones(5), covariance).logpdf(Y)
+    assert result.diagnosis.log_evidence.value == pytest.approx(evidence, abs=0.01)
+    ahead = result.predict(5000, n=2)
+    assert ahead["y"].shape == (5000, 2)
+    assert ahead["y"].std() == pytest.approx(np.sqrt(1.5**2 + 1 / precision), rel=0.05)
+    corrected = result.resample(2000)
+    assert set(corrected) == {"mu", "twice"}
+
+
+def test_a_model_of_nothing_but_keyword_arguments_is_recognised():
+    def prior_only():
+        numpyro.sample("x", dist.Gamma(3.0, 2.0))
+
+    result = natmix.fit(prior_only, **QUICK)
+    assert result.diagnosis.log_evidence.value == pytest.approx(0, abs=0.02)
+    assert result.sample(20_000)["x"].mean() == pytest.approx(1.5, abs=0.04)
+
+
+def test_unconstrained_densities_are_those_of_numpyro():
+    model = NumpyroModel(scales, kwargs={"y": 0.4})
+    assert model.dim == 3  # a scale, and a simplex of three
+    assert model.coordinates == ("p[0]", "p[1]", "s")
+    x = jax.random.normal(jax.random.key(1), (4, 3))
+    values = model.constrain(x)
+    np.testing.assert_allclose(values["p"].sum(axis=1), 1)
+    for row, p, s in zip(x, values["p"], values["s"], strict=True):
+        density = numpyro.infer.util.log_density(scales, (), {"y": 0.4}, {"p": p, "s": s})[0]
+        z = {"p": row[:2], "s": row[2]}
+        jacobian = sum(
+            dist.transforms.biject_to(d.support).log_abs_det_jacobian(z[k], v)
+            for k, d, v in (("p", dist.Dirichlet(jnp.ones(3)), p), ("s", dist.HalfNormal(2.0), s))
+        )
+        assert float(model.log_density(row)) == pytest.approx(float(density + jacobian), abs=1e-6)
+
+
+def test_the_start_is_the_prior_in_unconstrained_coordinates():
+    start = NumpyroModel(conjugate, kwargs={"y": Y}).start(jax.random.key(0))
+    assert start.mean[0] == pytest.approx(1, abs=0.4)
+    assert start.scale[0] == pytest.approx(2, rel=0.25)
+
+    def improper(y):
+        m = numpyro.sample("m", dist.ImproperUniform(dist.constraints.real, (), ()))
+        numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+
+    model = NumpyroModel(improper, (1.3,))
+    assert model.start(jax.random.key(0)) is None
+    result = natmix.fit(improper, model_args=(1.3,), **QUICK)
+    assert result.sample(5000)["m"].mean() == pytest.approx(1.3, abs=0.06)
+
+
+def test_models_that_cannot_be_fitted():
+    def discrete(y=None):
+        z = numpyro.sample("z", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(z, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="'z' is discrete"):
+        natmix.fit(discrete, model_kwargs={"y": 0.3})
+
+    def nothing(y):
+        numpyro.sample("y", dist.Normal(0.0, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="no latent variable"):
+        natmix.fit(nothing, model_args=(0.3,))
+    with pytest.raises(ValueError, match="a function, got int"):
+        natmix.fit(3, model_args=())
+
+
+def test_only_models_predict(tmp_path):
+    result = natmix.fit(lambda x: -jnp.sum(x**2), 2, max_iterations=3, progress=False)
+    assert result.model is None
+    assert result.sample(7).shape == (7, 2)
+    with pytest.raises(ValueError, match="needs a NumPyro model"):
+        result.predict(3)
+    assert as_model(lambda x: 0.0, 2, None, None, None, None) is None
+    assert dataclasses.replace(result, draws=None).diagnosis is None
+
+
+def test_evidence_of_a_bounded_model_by_quadrature():
+    """A log density with a kink at its bound, against adaptive quadrature."""
+
+    def log_density(x):
+        return -0.5 * (x[0] - 0.2) ** 2 / 0.3**2 - jnp.abs(x[0])
+
+    result = natmix.fit(log_density, 1, bounds=(0, None), **QUICK)
+    true = integrate.quad(lambda x: np.exp(-0.5 * (x - 0.2) ** 2 / 0.3**2 - abs(x)), 0, np.inf)[0]
+    assert result.diagnosis.log_evidence.value == pytest.approx(np.log(true), abs=0.02)
