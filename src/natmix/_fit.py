@@ -28,6 +28,7 @@ from natmix._state import State
 from natmix.component_adaptation.vips import Vips
 from natmix.mixture import Mixture
 from natmix.models import AbstractModel, as_model
+from natmix.starts import STARTS, begin
 from natmix.targets import AbstractTarget, TargetError, as_target
 from natmix.targets._base import check_dim
 
@@ -49,6 +50,7 @@ def fit(
     model_kwargs: dict[str, Any] | None = None,
     position: Any = None,
     bounds: Any = None,
+    start: str | None = None,
     seed: int = 0,
     algorithm: str | GMMVI | None = None,
     init_mean: ArrayLike | None = None,
@@ -80,6 +82,9 @@ def fit(
         position: for a log density of a pytree of arrays: one such, where to look first.
         bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
             ``position`` by name, ``{"x": (0, 1)}``. The fit is in unconstrained coordinates.
+        start: how to begin: "region", from the Gaussian that ``init_mean`` and the others name (1 wide
+            around 0 if they are left out), or "pathfinder", from Gaussians found by climbing from there,
+            which needs gradients. Pathfinder for models, the region otherwise, if left out.
         seed: every random number follows from it.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
             target without gradients.
@@ -125,12 +130,24 @@ def fit(
     dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
     dim = _dimension(dim, target, init_mixture)
     key_run, key_start, key_elbo = jax.random.split(_key(seed), 3)
-    mixture = prior = None
-    if dim is not None:
-        mixture, prior = _start(dim, dtype, key_start, region, kind, init_components, init_mixture)
-    found = as_target(target, dim, dtype, np.zeros(0) if mixture is None else np.asarray(mixture.mean()))
-    assert mixture is not None  # as_target insists on knowing the dimension
+    method = _method(start, model is not None, init_mixture)
+    probe = np.zeros(0)
+    if dim is not None:  # bad arguments are told before the target is called
+        trial, _ = _start(dim, dtype, key_start, region, kind, init_components, init_mixture)
+        probe = np.asarray(trial.mean())
+    found = as_target(target, dim, dtype, probe)
     chosen, known, notes = _defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
+    if method == "pathfinder":
+        if not known.has_gradient:
+            raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
+        most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
+        begun = begin(method, known, region, key_start, dtype, kind == "diagonal", init_components, most)
+        mixture: Mixture = begun.mixture
+        prior: Mixture | None = begun.prior
+        notes += [begun.note] if begun.note else []
+    else:
+        begun = None
+        mixture, prior = _start(known.dim, dtype, key_start, region, kind, init_components, init_mixture)
     if devices is not None:
         chosen = chosen.on(devices)
     capacity = initial_capacity(chosen, mixture.num_components, mixture.dim)
@@ -141,6 +158,7 @@ def fit(
         start_components=mixture.num_components,
         limits=limits,
         probes=found.probes,
+        start_evaluations=0 if begun is None else begun.evaluations,
         notes=notes,
         started=started,
         model=model,
@@ -152,6 +170,7 @@ def fit(
         **region.settings(),
         "init_components": mixture.num_components,
         "init_mixture": init_mixture is not None,
+        "start": method,
         "covariance": kind,
         "dtype": str(jnp.dtype(dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
@@ -172,12 +191,14 @@ class _Job:
         start_components: int,
         limits: "_Limits",
         probes: int,
+        start_evaluations: int,
         notes: list[str],
         started: float,
         model: AbstractModel | None,
     ) -> None:
         self.target, self.algorithm, self.state, self.limits = target, algorithm, state, limits
         self.probes, self.notes, self.started = probes, notes, started
+        self.start_evaluations = start_evaluations
         self.start, self.model = jax.device_get(state.prior), model
         most = algorithm.component_adaptation.most_components(start_components)
         self.runner = Runner(algorithm, target, most, shrink_every=_LOOK)
@@ -295,7 +316,11 @@ class _Job:
     def _training_budget(self) -> int | None:
         """Evaluations left for the updates when those for the final ELBO are set aside."""
         limit = self.limits.max_evaluations
-        return None if limit is None else limit - self.limits.reserve - self.probes - self.evaluations
+        return None if limit is None else limit - self._aside() - self.evaluations
+
+    def _aside(self) -> int:
+        """Evaluations that are spent already or set aside for the final ELBO."""
+        return self.limits.reserve + self.probes + self.start_evaluations
 
     def _check_budget(self) -> None:
         budget = self._training_budget()
@@ -303,10 +328,10 @@ class _Job:
             return
         needed = int(self.algorithm.next_evaluations_at_most(self.state))
         if needed > budget:
-            aside = self.limits.reserve + self.probes
+            aside = self._aside()
             raise ValueError(
                 f"max_evaluations={self.limits.max_evaluations} is not enough: an iteration needs {needed}, "
-                f"and {aside} are set aside for the final ELBO and the look at the target; "
+                f"and {aside} are spent on the start or set aside for the final ELBO; "
                 "allow more, or lower sample_selector={'desired_samples': ...} or elbo_samples."
             )
 
@@ -372,6 +397,7 @@ class _Job:
             training_evaluations=self.evaluations,
             elbo_evaluations=elbo.samples,
             probe_evaluations=self.probes,
+            start_evaluations=self.start_evaluations,
             zeros=total("zeros"),
             invalid=total("invalid"),
             failed_updates=total("failed_updates"),
@@ -454,6 +480,17 @@ def _kind(covariance: str | None, mixture: Mixture | None) -> str:
     if of_mixture not in (None, kind):
         raise ValueError(f"covariance is {kind!r}, but init_mixture has {of_mixture} covariances.")
     return kind
+
+
+def _method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:
+    """The name of the way to begin."""
+    if start is None:
+        return "pathfinder" if is_model and mixture is None else "region"
+    if start not in STARTS:
+        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}.")
+    if start != "region" and mixture is not None:
+        raise ValueError(f"Give either start={start!r} or init_mixture, not both.")
+    return start
 
 
 def _agreed(dim: int | None, known: int) -> int:

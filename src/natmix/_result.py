@@ -64,6 +64,7 @@ class Counts:
         training_evaluations: of the target, for the updates.
         elbo_evaluations: of the target, for the final ELBO.
         probe_evaluations: of the target, to find out what kind of function it is.
+        start_evaluations: of the target, to find a beginning.
         zeros: training evaluations with log density -inf.
         invalid: training evaluations with NaN, +inf or a gradient that is not finite.
         failed_updates: component updates that were not usable and left their component alone.
@@ -76,6 +77,7 @@ class Counts:
     training_evaluations: int
     elbo_evaluations: int
     probe_evaluations: int
+    start_evaluations: int
     zeros: int
     invalid: int
     failed_updates: int
@@ -86,7 +88,8 @@ class Counts:
     @property
     def evaluations(self) -> int:
         """All evaluations of the target."""
-        return self.training_evaluations + self.elbo_evaluations + self.probe_evaluations
+        before = self.probe_evaluations + self.start_evaluations
+        return before + self.training_evaluations + self.elbo_evaluations
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,103 @@
+"""The mixture a fit begins with, by the name of a method."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from natmix import _defaults
+from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.mixture import Mixture
+from natmix.starts._values import Values
+from natmix.starts.pathfinder import Path, pathfinder
+from natmix.targets import AbstractTarget
+
+STARTS = ("region", "pathfinder")
+_PATHS = 8
+_REACH = (1.0, 1.0, 3.0)
+"""Starting points of climbs, in turn: how many times as wide as the region."""
+_NEGLIGIBLE = 15.0
+"""Nats of ELBO below the best beyond which a path's Gaussian is left out."""
+_WIDER = 2.0
+"""If nobody names a region where to seek components: that of the paths, so many times as wide."""
+
+
+class Begun(NamedTuple):
+    """A beginning.
+
+    Attributes:
+        mixture: to start from.
+        prior: one Gaussian, where components may be expected.
+        evaluations: of the target, to find it.
+        note: for the user; empty if there is nothing to say.
+    """
+
+    mixture: Mixture
+    prior: Mixture
+    evaluations: int = 0
+    note: str = ""
+
+
+def begin(
+    method: str,
+    target: AbstractTarget,
+    region: _defaults.Region,
+    key: Array,
+    dtype: Any,
+    diagonal: bool,
+    components: int | None,
+    most_evaluations: int | None = None,
+) -> Begun:
+    """Begin by a method; ``components`` as the user says, or as the method finds."""
+    key_region, key_target, key_x = jax.random.split(key, 3)
+    n = 1 if components is None else components
+    mixture, prior = _defaults.start(target.dim, dtype, key_region, region, diagonal, n)
+    if method == "region":
+        return Begun(mixture, prior)
+    values = Values(target, key_target, jnp.dtype(dtype), most_evaluations)
+    paths = max(_PATHS, n)
+    reach = np.resize(_REACH, paths)[:, None]
+    centre = np.asarray(prior.mean(), float)
+    x0 = centre + reach * (np.asarray(prior.sample(key_x, paths), float) - centre)
+    found = _different(pathfinder(values, x0, int(jax.random.bits(key_x))), components)
+    if not found:
+        note = "No climb found a Gaussian with a finite ELBO; the start region itself was taken."
+        return Begun(mixture, prior, values.evaluations, note)
+    begun = _mixture(found, dtype, diagonal)
+    if not region.given:
+        wide = begun.covariance() * _WIDER**2
+        prior = Mixture(
+            jnp.zeros(1, dtype),
+            type(begun.components).from_covariance(begun.mean()[None], wide[None]),
+        )
+    return Begun(begun, prior, values.evaluations)
+
+
+def _different(paths: list[Path], most: int | None) -> list[Path]:
+    """The best path of every mode, without those that count for nothing, the best first."""
+    kept: list[Path] = []
+    for path in sorted(paths, key=lambda p: -p.elbo):
+        if not np.isfinite(path.elbo) or (kept and path.elbo < kept[0].elbo - _NEGLIGIBLE):
+            continue
+        near = np.sqrt(len(path.mean)) + 3
+        if all(_distance(path.mean, other) > near for other in kept):
+            kept.append(path)
+    return kept[:most]
+
+
+def _distance(x: np.ndarray, path: Path) -> float:
+    step = np.linalg.solve(np.linalg.cholesky(path.covariance), x - path.mean)
+    return float(np.linalg.norm(step))
+
+
+def _mixture(paths: list[Path], dtype: Any, diagonal: bool) -> Mixture:
+    elbos = np.array([p.elbo for p in paths])
+    weights = np.maximum(np.exp(elbos - elbos.max()), 1e-3)
+    means = jnp.asarray(np.stack([p.mean for p in paths]), dtype)
+    covariances = jnp.asarray(np.stack([p.covariance for p in paths]), dtype)
+    family = DiagonalGaussians if diagonal else FullGaussians
+    return Mixture(
+        jnp.asarray(np.log(weights / weights.sum()), dtype), family.from_covariance(means, covariances)
+    )

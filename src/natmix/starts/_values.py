@@ -1,0 +1,85 @@
+"""A target for methods on the host: values, gradients and Hessians as float64, counted."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey
+from natmix.targets import AbstractTarget
+
+
+class SpentError(Exception):
+    """No evaluation is left."""
+
+
+class Values:
+    """Evaluates a target at points of the host.
+
+    Attributes:
+        evaluations: so far; a Hessian counts as one per dimension. Never more than ``most``.
+    """
+
+    def __init__(
+        self, target: AbstractTarget, key: PRNGKey, dtype: jnp.dtype, most: int | None = None
+    ) -> None:
+        self._target, self._key, self._dtype, self._most = target, key, dtype, most
+        self.evaluations = 0
+
+    @property
+    def left(self) -> float:
+        """Evaluations that may still be made."""
+        return float("inf") if self._most is None else self._most - self.evaluations
+
+    def _spend(self, n: int) -> None:
+        if n > self.left:
+            raise SpentError
+        self.evaluations += n
+
+    def alone(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
+        """Log densities."""
+        return self._evaluated(x, needs_gradient=False)[0]
+
+    def with_gradient(
+        self, x: Float[np.ndarray, "N D"]
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N D"]]:
+        """Log densities and their gradients."""
+        value, gradient = self._evaluated(x, needs_gradient=True)
+        assert gradient is not None
+        return value, gradient
+
+    def hessian(self, x: Float[np.ndarray, " D"]) -> Float[np.ndarray, "D D"] | None:
+        """Of the log density; None for a target outside JAX."""
+        if not self._target.inside_jax:
+            return None
+        self._spend(len(x))
+        return np.asarray(_hessian(self._target, self._key, jnp.asarray(x, self._dtype)), float)
+
+    def _evaluated(
+        self, x: Float[np.ndarray, "N D"], needs_gradient: bool
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        self._spend(len(x))
+        points = jnp.asarray(x, self._dtype)
+        if self._target.inside_jax:
+            value, gradient = _compiled(self._target, self._key, points, needs_gradient)
+        else:
+            found = self._target.evaluate(self._key, points, len(x), needs_gradient)
+            value, gradient = found.log_density, found.gradient
+        return np.asarray(value, float), None if gradient is None else np.asarray(gradient, float)
+
+
+@eqx.filter_jit
+def _compiled(
+    target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"], needs_gradient: bool
+) -> tuple[Array, Array | None]:
+    found = target.evaluate(key, x, jnp.asarray(x.shape[0]), needs_gradient)
+    return found.log_density, found.gradient
+
+
+@eqx.filter_jit
+def _hessian(target: AbstractTarget, key: PRNGKey, x: Float[Array, " D"]) -> Float[Array, "D D"]:
+    def value(x: Float[Array, " D"]) -> Array:
+        return target.evaluate(key, x[None], jnp.asarray(1), needs_gradient=False).log_density[0]
+
+    return jax.hessian(value)(x)
