@@ -157,7 +157,7 @@ def test_a_perfect_fit_is_trusted():
     assert found.log_evidence.value == pytest.approx(3.0, abs=1e-6)
     assert found.gap.value == pytest.approx(0, abs=1e-6)
     assert found.effective_samples == pytest.approx(4000)
-    assert found.hunt.optima == 2
+    assert found.hunt.found == 2
     assert not found.hunt.missed
     assert "TRUST IT" in str(found)
 

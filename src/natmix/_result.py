@@ -158,7 +158,7 @@ class Result:
 
         Args:
             samples: fresh samples to evaluate besides those behind the ELBO.
-            search: how many climbs to make from samples of the start region (targets inside JAX).
+            search: how many climbs to make from samples of the start region, for a target with gradients.
             seed: of both.
         """
         from natmix.diagnostics._of_result import diagnosed

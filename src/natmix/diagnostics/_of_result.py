@@ -36,9 +36,9 @@ def diagnosed(result: "Result", samples: int, search: int, seed: int) -> Diagnos
 def _hunted(result: "Result", log_evidence: float, key: jax.Array, starts: int) -> Hunt:
     if result.target is None or result.start is None:
         raise ValueError("This result does not know its target and start, which diagnose(search=...) needs.")
-    if not result.target.inside_jax:
+    if not result.target.has_gradient:
         raise ValueError(
-            "diagnose(search=...) climbs by gradients and needs a target written in JAX; "
-            "compare fits with several seeds instead."
+            "diagnose(search=...) climbs by gradients, and the target has none: compare fits with several "
+            "seeds instead."
         )
     return hunt(result.mixture, result.target, result.start, log_evidence, key, starts)

@@ -31,7 +31,7 @@ def words(d: "Diagnosis") -> list[str]:
             lines.append(f"    … and {len(d.modes) - 8} more")
     if d.hunt is not None:
         lines.append(
-            f"  search       {d.hunt.starts} climbs found {d.hunt.optima} optima, {len(d.hunt.missed)} of "
+            f"  search       {d.hunt.starts} climbs found {_modes(d.hunt.found)}, {len(d.hunt.missed)} of "
             f"them missed ({d.hunt.evaluations:,} evaluations)"
         )
     else:
@@ -40,3 +40,7 @@ def words(d: "Diagnosis") -> list[str]:
             "result.diagnose(search=32) looks for some."
         )
     return lines
+
+
+def _modes(n: int) -> str:
+    return "1 mode" if n == 1 else f"{n} modes"

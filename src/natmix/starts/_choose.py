@@ -11,15 +11,13 @@ from natmix import _defaults
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.mixture import Mixture
 from natmix.starts._values import Values
-from natmix.starts.pathfinder import Path, pathfinder
+from natmix.starts.pathfinder import Path, different, pathfinder
 from natmix.targets import AbstractTarget
 
 STARTS = ("region", "pathfinder")
 _PATHS = 8
 _REACH = (1.0, 1.0, 3.0)
 """Starting points of climbs, in turn: how many times as wide as the region."""
-_NEGLIGIBLE = 15.0
-"""Nats of ELBO below the best beyond which a path's Gaussian is left out."""
 _WIDER = 2.0
 """If nobody names a region where to seek components: that of the paths, so many times as wide."""
 
@@ -61,7 +59,7 @@ def begin(
     reach = np.resize(_REACH, paths)[:, None]
     centre = np.asarray(prior.mean(), float)
     x0 = centre + reach * (np.asarray(prior.sample(key_x, paths), float) - centre)
-    found = _different(pathfinder(values, x0, int(jax.random.bits(key_x))), components)
+    found = different(pathfinder(values, x0, int(jax.random.bits(key_x))))[:components]
     if not found:
         note = "No climb found a Gaussian with a finite ELBO; the start region itself was taken."
         return Begun(mixture, prior, values.evaluations, note)
@@ -73,23 +71,6 @@ def begin(
             type(begun.components).from_covariance(begun.mean()[None], wide[None]),
         )
     return Begun(begun, prior, values.evaluations)
-
-
-def _different(paths: list[Path], most: int | None) -> list[Path]:
-    """The best path of every mode, without those that count for nothing, the best first."""
-    kept: list[Path] = []
-    for path in sorted(paths, key=lambda p: -p.elbo):
-        if not np.isfinite(path.elbo) or (kept and path.elbo < kept[0].elbo - _NEGLIGIBLE):
-            continue
-        near = np.sqrt(len(path.mean)) + 3
-        if all(_distance(path.mean, other) > near for other in kept):
-            kept.append(path)
-    return kept[:most]
-
-
-def _distance(x: np.ndarray, path: Path) -> float:
-    step = np.linalg.solve(np.linalg.cholesky(path.covariance), x - path.mean)
-    return float(np.linalg.norm(step))
 
 
 def _mixture(paths: list[Path], dtype: Any, diagonal: bool) -> Mixture:

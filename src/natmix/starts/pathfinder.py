@@ -20,6 +20,8 @@ _DRAWS = 16
 """Samples for the ELBO of each Gaussian."""
 _MOST_GAUSSIANS = 40
 """Of one way: evenly spread over it."""
+_NEGLIGIBLE = 15.0
+"""Nats of ELBO below the best beyond which a path's Gaussian counts for nothing."""
 _LEAST_CURVATURE = 1e-10
 """Relative: a step whose gradients do not tell a positive curvature is passed over."""
 
@@ -62,6 +64,23 @@ def best_of_path(values: Values, way: Way, rng: np.random.Generator) -> Path:
     best = int(np.argmax(elbos))
     mean, L = usable[best]
     return Path(mean, L @ L.T, float(elbos[best]))
+
+
+def different(paths: list[Path]) -> list[Path]:
+    """The best path of every mode, without those that count for nothing, the best first."""
+    kept: list[Path] = []
+    for path in sorted(paths, key=lambda p: -p.elbo):
+        if not np.isfinite(path.elbo) or (kept and path.elbo < kept[0].elbo - _NEGLIGIBLE):
+            continue
+        near = np.sqrt(len(path.mean)) + 3
+        if all(_distance(path.mean, other) > near for other in kept):
+            kept.append(path)
+    return kept
+
+
+def _distance(x: np.ndarray, path: Path) -> float:
+    step = np.linalg.solve(np.linalg.cholesky(path.covariance), x - path.mean)
+    return float(np.linalg.norm(step))
 
 
 def _gaussians(way: Way) -> list[tuple[np.ndarray, np.ndarray]]:
