@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,6 +16,9 @@ from natmix.models._base import Points
 from natmix.targets import AbstractTarget
 
 if TYPE_CHECKING:
+    import pandas
+
+    from natmix._export import SamplerStart
     from natmix.diagnostics import Diagnosis
 
 
@@ -203,6 +207,43 @@ class Result:
     def converged(self) -> bool:
         """Whether it ended because nothing improved any more."""
         return self.stopped == "converged"
+
+    def plot(self, **options: Any) -> "np.ndarray":
+        """Marginals and pairs of coordinates with the components' ellipses: `natmix.report.plot_corner`."""
+        from natmix.report import plot_corner
+
+        return plot_corner(self, **options)
+
+    def to_arviz(self) -> Any:
+        """The samples behind the ELBO for ArviZ: its InferenceData, or DataTree from version 1 on.
+
+        Groups: ``posterior`` (the model's variables, one chain), ``sample_stats`` (``lp``, the target's log
+        density; ``log_mixture``; ``log_weight``, smoothed and normalised importance weights), and
+        ``observed_data`` of a NumPyro model.
+        """
+        from natmix._export import to_arviz
+
+        return to_arviz(self)
+
+    def to_pandas(self, n: int = 10_000, *, seed: int = 0) -> "pandas.DataFrame":
+        """Mean, standard deviation and quantiles of every variable, from samples of the mixture."""
+        from natmix._export import to_pandas
+
+        return to_pandas(self, n, seed)
+
+    def to_numpyro_guide(self) -> Callable[..., Any]:
+        """A guide for the NumPyro model that was fitted, as `numpyro.infer` takes it."""
+        from natmix.models import NumpyroModel
+
+        if not isinstance(self.model, NumpyroModel):
+            raise ValueError("A guide belongs to a NumPyro model, and this is the fit of something else.")
+        return self.model.guide(self.mixture)
+
+    def sampler_start(self, chains: int = 4, *, seed: int = 0) -> "SamplerStart":
+        """Initial points and an inverse mass matrix for NUTS, in unconstrained coordinates."""
+        from natmix._export import sampler_start
+
+        return sampler_start(self, chains, seed)
 
     def summary(self) -> str:
         """The outcome in words and numbers."""

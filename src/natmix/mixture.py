@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import numpyro.distributions
     import sklearn.mixture
 
+    from natmix._frozen import FrozenMixture
+
 
 class Estimate(NamedTuple):
     """A Monte-Carlo estimate with its standard error."""
@@ -339,6 +341,12 @@ class Mixture(eqx.Module):
         from natmix._interop import from_sklearn
 
         return from_sklearn(model, dtype)
+
+    def frozen(self) -> "FrozenMixture":
+        """With the methods of SciPy's frozen distributions, on NumPy arrays."""
+        from natmix._frozen import FrozenMixture
+
+        return FrozenMixture(self)
 
     def to_numpyro(self) -> "numpyro.distributions.MixtureSameFamily":
         """A NumPyro distribution."""

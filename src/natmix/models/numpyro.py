@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
+from natmix.mixture import Mixture
 from natmix.models._base import AbstractModel, Points, Start, coordinate_names
 
 _PRIOR_DRAWS = 256
@@ -40,6 +41,7 @@ class NumpyroModel(AbstractModel):
         self._latent = tuple(name for name, site in sites.items() if not site["is_observed"])
         self.observed = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
         self._check(trace)
+        self._sites = sites
         info = numpyro.infer.util.initialize_model(
             key, model, model_args=self._args, model_kwargs=self._kwargs, validate_grad=False
         )
@@ -99,6 +101,28 @@ class NumpyroModel(AbstractModel):
         latent = {name: samples[name] for name in self._latent}
         predictive = numpyro.infer.Predictive(self._model, posterior_samples=latent)
         return {name: np.asarray(v) for name, v in predictive(key, *args, **kwargs).items()}
+
+    def guide(self, mixture: Mixture) -> Callable[..., Any]:
+        """The mixture as a guide: a vector is drawn, and every latent variable follows from it."""
+        numpyro = _numpyro()
+        dist = numpyro.distributions
+        over = mixture.to_numpyro()
+
+        def guide(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            vector = numpyro.sample("_natmix", over, infer={"is_auxiliary": True})
+            out = {}
+            for name, free in self._one(vector).items():
+                support = self._sites[name]["fn"].support
+                transform = dist.transforms.biject_to(support)
+                value = transform(free)
+                log_density = transform.inv.log_abs_det_jacobian(value, free)
+                inner = jnp.ndim(log_density) - (jnp.ndim(value) - support.event_dim)
+                log_density = jnp.sum(log_density, axis=tuple(range(-inner, 0)))
+                delta = dist.Delta(value, log_density=log_density, event_dim=support.event_dim)
+                out[name] = numpyro.sample(name, delta)
+            return out
+
+        return guide
 
 
 def _numpyro() -> Any:

@@ -3,6 +3,7 @@
 from natmix.report._component_events import plot_component_events
 from natmix.report._component_weights import plot_component_weights
 from natmix.report._components_2d import plot_components_2d
+from natmix.report._corner import plot_corner
 from natmix.report._density_2d import plot_density_2d
 from natmix.report._fit_2d import plot_fit_2d
 from natmix.report._marginals import plot_marginals
@@ -15,6 +16,7 @@ __all__ = [
     "plot_component_events",
     "plot_component_weights",
     "plot_components_2d",
+    "plot_corner",
     "plot_density_2d",
     "plot_fit_2d",
     "plot_marginals",

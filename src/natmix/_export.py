@@ -1,0 +1,92 @@
+"""A result for other libraries: ArviZ, pandas, samplers; imported only when asked for."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from natmix.diagnostics import pareto_smooth
+from natmix.models._base import coordinate_names
+from natmix.models.pytree import leaf_name
+
+if TYPE_CHECKING:
+    import pandas
+
+    from natmix._result import Result
+
+
+class SamplerStart(NamedTuple):
+    """What a Markov chain needs to begin well, in unconstrained coordinates.
+
+    Attributes:
+        positions: one point per chain, drawn from the mixture: spread over its modes.
+        inverse_mass_matrix: the mixture's covariance, as NUTS in BlackJAX and NumPyro takes it. Of several
+            far modes it is too wide; ``within`` then fits better.
+        within: the covariance within components, averaged by their weights.
+    """
+
+    positions: Float[np.ndarray, "C D"]
+    inverse_mass_matrix: Float[np.ndarray, "D D"]
+    within: Float[np.ndarray, "D D"]
+
+
+def sampler_start(result: "Result", chains: int, seed: int) -> SamplerStart:
+    """`Result.sampler_start`."""
+    mixture = result.mixture
+    weights = np.asarray(mixture.weights, float)
+    within = np.einsum("k,kij->ij", weights / weights.sum(), np.asarray(mixture.covariances, float))
+    positions = np.asarray(mixture.sample(seed, chains), float)
+    return SamplerStart(positions, np.asarray(mixture.covariance(), float), within)
+
+
+def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.ndarray]:
+    """Samples by name: the model's variables, or ``x``."""
+    if result.model is None:
+        return {"x": np.asarray(x)}
+    tree = result.model.constrain(jnp.asarray(x))
+    return {leaf_name(path) or "x": np.asarray(v) for path, v in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def to_arviz(result: "Result") -> Any:
+    """`Result.to_arviz`."""
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError("This needs ArviZ: pip install natmix[arviz].") from error
+    draws = result.draws
+    if draws is None or len(draws) == 0:
+        raise ValueError("The result has no samples with known log density: fit with elbo_samples=2000.")
+    log_weights = pareto_smooth(draws.log_ratio).log_weights
+    total = np.logaddexp.reduce(log_weights[np.isfinite(log_weights)], initial=-np.inf)
+    stats = {
+        "lp": draws.log_target[None],
+        "log_mixture": draws.log_mixture[None],
+        "log_weight": (log_weights - total)[None],
+    }
+    groups: dict[str, Any] = {
+        "posterior": {name: value[None] for name, value in variables(result, draws.x).items()},
+        "sample_stats": stats,
+    }
+    observed = getattr(result.model, "observed", None)
+    if observed:
+        groups["observed_data"] = observed
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        return arviz.from_dict(groups)
+    return arviz.from_dict(**groups)
+
+
+def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
+    """`Result.to_pandas`."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("This needs pandas: pip install natmix[arviz].") from error
+    rows = {}
+    for name, value in variables(result, np.asarray(result.mixture.sample(seed, n))).items():
+        flat = value.reshape(n, -1).astype(float)
+        for label, column in zip(coordinate_names(name, value.shape[1:]), flat.T, strict=True):
+            low, middle, high = np.quantile(column, [0.05, 0.5, 0.95])
+            rows[label] = (column.mean(), column.std(ddof=1), low, middle, high)
+    return pandas.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "5%", "50%", "95%"])

@@ -1,0 +1,44 @@
+"""A mixture with the methods of SciPy's frozen distributions."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from natmix.mixture import Mixture
+
+
+class FrozenMixture:
+    """``pdf``, ``logpdf``, ``rvs``, ``mean``, ``cov`` and ``entropy`` of a mixture, on NumPy arrays."""
+
+    def __init__(self, mixture: Mixture) -> None:
+        self.mixture = mixture
+        self.dim = mixture.dim
+
+    @property
+    def mean(self) -> Float[np.ndarray, " D"]:
+        """The mean."""
+        return np.asarray(self.mixture.mean())
+
+    @property
+    def cov(self) -> Float[np.ndarray, "D D"]:
+        """The covariance."""
+        return np.asarray(self.mixture.covariance())
+
+    def logpdf(self, x: Any) -> Any:
+        """Log density of points [..., D]."""
+        return np.asarray(self.mixture.log_prob(x))[()]
+
+    def pdf(self, x: Any) -> Any:
+        """Density of points [..., D]."""
+        return np.exp(self.logpdf(x))
+
+    def rvs(self, size: int = 1, random_state: Any = None) -> Float[np.ndarray, "N D"]:
+        """Samples; one point [D] for a size of one, as SciPy's."""
+        rng = np.random.default_rng(random_state)
+        x = np.asarray(self.mixture.sample(int(rng.integers(2**31)), size))
+        return x[0] if size == 1 else x
+
+    def entropy(self) -> float:
+        """An estimate from samples."""
+        return self.mixture.entropy().value

@@ -1,0 +1,129 @@
+"""Results in the hands of other libraries."""
+
+import dataclasses
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+import natmix
+from natmix import Mixture
+
+jax.config.update("jax_enable_x64", True)
+
+Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
+
+
+def model(y=None):
+    mu = numpyro.sample("mu", dist.Normal(1.0, 2.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("data", 5):
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mu + z + p[0], sigma), obs=y)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return natmix.fit(model, model_kwargs={"y": Y}, max_iterations=60, progress=False)
+
+
+@pytest.fixture(scope="module")
+def arviz():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("arviz")
+
+
+def test_arviz_gets_posterior_stats_and_data(result, arviz):
+    data = result.to_arviz()
+    posterior = data["posterior"]
+    assert dict(posterior.sizes)["draw"] == 2000
+    assert posterior["z"].shape == (1, 2000, 5)
+    assert {"mu", "sigma", "p", "z"} == set(posterior.data_vars)
+    np.testing.assert_allclose(data["observed_data"]["y"], Y)
+    weights = np.exp(np.asarray(data["sample_stats"]["log_weight"]))
+    assert weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(np.asarray(data["sample_stats"]["lp"])[0], result.draws.log_target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = arviz.summary(data, var_names=["mu"])
+    assert float(table.loc["mu", "mean"]) == pytest.approx(float(posterior["mu"].mean()), abs=0.01)
+
+
+def test_a_plain_fit_has_one_variable(arviz):
+    plain = natmix.fit(lambda x: -0.5 * jnp.sum(x**2), 2, max_iterations=5, progress=False)
+    data = plain.to_arviz()
+    assert data["posterior"]["x"].shape == (1, 2000, 2)
+    assert "observed_data" not in (data.groups() if callable(data.groups) else data.children)
+    with pytest.raises(ValueError, match="elbo_samples"):
+        dataclasses.replace(plain, draws=None).to_arviz()
+    with pytest.raises(ValueError, match="something else"):
+        plain.to_numpyro_guide()
+
+
+def test_pandas_has_a_row_for_every_entry(result):
+    table = result.to_pandas(4000)
+    assert list(table.index[:3]) == ["mu", "p[0]", "p[1]"]
+    assert len(table) == 1 + 1 + 3 + 5
+    x = result.sample(4000)
+    assert table.loc["sigma", "mean"] == pytest.approx(x["sigma"].mean())
+    assert table.loc["p[2]", "95%"] == pytest.approx(np.quantile(x["p"][:, 2], 0.95))
+
+
+def test_the_guide_has_the_fit_s_elbo(result):
+    """NumPyro's own estimate of the ELBO with the mixture as a guide, Jacobians and all."""
+    guide = result.to_numpyro_guide()
+    loss = numpyro.infer.Trace_ELBO(num_particles=4000).loss(jax.random.key(0), {}, model, guide, y=Y)
+    assert -float(loss) == pytest.approx(result.elbo.value, abs=0.1)
+    draws = numpyro.infer.Predictive(guide, num_samples=3000, params={})(jax.random.key(1))
+    assert float(draws["sigma"].min()) > 0
+    np.testing.assert_allclose(draws["p"].sum(axis=1), 1, rtol=1e-6)
+    assert float(draws["mu"].mean()) == pytest.approx(float(result.sample(3000)["mu"].mean()), abs=0.15)
+
+
+def test_a_sampler_s_start(result):
+    start = result.sampler_start(7)
+    assert start.positions.shape == (7, result.mixture.dim)
+    np.testing.assert_allclose(start.inverse_mass_matrix, result.mixture.covariance())
+    two = Mixture.full([0.5, 0.5], [[-9.0], [9.0]], np.ones((2, 1, 1)))
+    far = dataclasses.replace(result, mixture=two).sampler_start()
+    assert far.within == pytest.approx(1.0)
+    assert far.inverse_mass_matrix == pytest.approx(82.0)
+
+
+def test_a_frozen_mixture_behaves_as_scipy_s():
+    mean, covariance = np.array([1.0, -2]), np.array([[2.0, 0.3], [0.3, 1]])
+    ours = Mixture.full([1.0], mean[None], covariance[None]).frozen()
+    theirs = stats.multivariate_normal(mean, covariance)
+    x = theirs.rvs(5, random_state=0)
+    np.testing.assert_allclose(ours.logpdf(x), theirs.logpdf(x))
+    np.testing.assert_allclose(ours.pdf(x[0]), theirs.pdf(x[0]))
+    np.testing.assert_allclose(ours.mean, theirs.mean)
+    np.testing.assert_allclose(ours.cov, theirs.cov)
+    assert ours.rvs().shape == (2,)
+    np.testing.assert_array_equal(ours.rvs(9, random_state=3), ours.rvs(9, random_state=3))
+    assert ours.entropy() == pytest.approx(theirs.entropy(), abs=0.05)
+
+
+def test_corner_plots_show_what_they_are_asked_for(result):
+    pytest.importorskip("matplotlib").use("Agg")
+    axes = result.plot()
+    assert axes.shape == (6, 6)
+    assert axes[5, 0].get_xlabel() == result.model.coordinates[0]
+    assert not axes[0, 5].axison
+    assert axes[1, 0].lines
+    assert axes[1, 0].patches
+    chosen = result.plot(dims=[3, 0], labels=["a", "b"], components=False)
+    assert chosen[1, 0].get_xlabel() == "a"
+    assert not chosen[1, 0].patches
+    for wrong, words in (([0, 0], "different"), ([99], "between 0 and"), (list(range(21)), "1 to 20")):
+        with pytest.raises(ValueError, match=words):
+            result.plot(dims=wrong)
+    with pytest.raises(ValueError, match="3 labels"):
+        result.plot(dims=[0, 1], labels=["a", "b", "c"])
