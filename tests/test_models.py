@@ -221,7 +221,7 @@ def test_only_models_predict(tmp_path):
     result = natmix.fit(lambda x: -jnp.sum(x**2), 2, max_iterations=3, progress=False)
     assert result.model is None
     assert result.sample(7).shape == (7, 2)
-    with pytest.raises(ValueError, match="needs a NumPyro model"):
+    with pytest.raises(ValueError, match="needs a NumPyro or PyMC model"):
         result.predict(3)
     assert as_model(lambda x: 0.0, 2, None, None, None, None) is None
     assert dataclasses.replace(result, draws=None).diagnosis is None

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from natmix._inference_data import inference_data
 from natmix.diagnostics import pareto_smooth
 from natmix.models._base import coordinate_names
 from natmix.models.pytree import leaf_name
@@ -51,10 +52,6 @@ def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.nda
 
 def to_arviz(result: "Result") -> Any:
     """`Result.to_arviz`."""
-    try:
-        import arviz
-    except ImportError as error:
-        raise ImportError("This needs ArviZ: pip install natmix[arviz].") from error
     draws = result.draws
     if draws is None or len(draws) == 0:
         raise ValueError("The result has no samples with known log density: fit with elbo_samples=2000.")
@@ -69,12 +66,10 @@ def to_arviz(result: "Result") -> Any:
         "posterior": {name: value[None] for name, value in variables(result, draws.x).items()},
         "sample_stats": stats,
     }
-    observed = getattr(result.model, "observed", None)
+    observed = {} if result.model is None else result.model.observed
     if observed:
-        groups["observed_data"] = observed
-    if int(arviz.__version__.split(".")[0]) >= 1:
-        return arviz.from_dict(groups)
-    return arviz.from_dict(**groups)
+        groups["observed_data"] = dict(observed)
+    return inference_data(groups)
 
 
 def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":

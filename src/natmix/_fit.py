@@ -75,7 +75,8 @@ def fit(
     Args:
         target: a JAX function of one point [D] (or of points [N, D]) giving the log density, or (log
             density, gradient); with a first argument named ``key`` it may be stochastic. A function
-            JAX cannot trace is called on the host. Or a `JaxTarget` or `HostTarget`, or a NumPyro model.
+            JAX cannot trace is called on the host. Or a `JaxTarget` or `HostTarget`, or a NumPyro or
+            PyMC model.
         dim: D; not needed for a target that knows it.
         model_args: the arguments of a NumPyro model (data among them).
         model_kwargs: its keyword arguments.

@@ -5,12 +5,11 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from natmix._algorithm import GMMVI
 from natmix._draws import Draws
-from natmix.mixture import Estimate, Mixture, as_key
+from natmix.mixture import Estimate, Mixture
 from natmix.models import AbstractModel
 from natmix.models._base import Points
 from natmix.targets import AbstractTarget
@@ -176,13 +175,13 @@ class Result:
     def predict(
         self, n: int, /, *model_args: Any, seed: int = 0, **model_kwargs: Any
     ) -> dict[str, np.ndarray]:
-        """Posterior predictive samples of a NumPyro model, called with these arguments: without the data."""
-        from natmix.models import NumpyroModel
+        """Posterior predictive samples of a PyMC model, or of a NumPyro model called with these arguments.
 
-        if not isinstance(self.model, NumpyroModel):
-            raise ValueError("predict() needs a NumPyro model, which says how data come about.")
-        key = jax.random.fold_in(as_key(seed), 5)
-        return self.model.predict(key, self.sample(n, seed=seed), model_args, model_kwargs)
+        The arguments are those without the data, ``model_kwargs`` of the fit but for them.
+        """
+        if self.model is None:
+            raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
+        return self.model.predict(seed, self.sample(n, seed=seed), model_args, model_kwargs)
 
     def _named(self, x: Points) -> Any:
         return x if self.model is None else self.model.constrain(x)

@@ -3,6 +3,7 @@
 from natmix.models._base import AbstractModel
 from natmix.models._detect import as_model
 from natmix.models.numpyro import NumpyroModel
+from natmix.models.pymc import PymcModel
 from natmix.models.pytree import PytreeModel
 
-__all__ = ["AbstractModel", "NumpyroModel", "PytreeModel", "as_model"]
+__all__ = ["AbstractModel", "NumpyroModel", "PymcModel", "PytreeModel", "as_model"]

@@ -1,6 +1,8 @@
 """The contract of a model."""
 
 import abc
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +26,12 @@ class AbstractModel(abc.ABC):
     Attributes:
         dim: entries of the vector.
         coordinates: their names, such as ``theta[3]`` (of the unconstrained variable).
+        observed: the model's data by name, as far as it knows them.
     """
 
     dim: int
     coordinates: tuple[str, ...]
+    observed: Mapping[str, np.ndarray] = MappingProxyType({})
 
     @abc.abstractmethod
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
@@ -40,6 +44,12 @@ class AbstractModel(abc.ABC):
     @abc.abstractmethod
     def start(self, key: PRNGKey) -> Start | None:
         """Where to look first; None if the model does not know."""
+
+    def predict(
+        self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """What the model would observe, for posterior samples; arguments as the model's."""
+        raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
 
 
 def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from natmix.models._base import AbstractModel
 from natmix.models.numpyro import NumpyroModel
+from natmix.models.pymc import PymcModel, is_pymc_model
 from natmix.models.pytree import PytreeModel
 from natmix.targets import AbstractTarget
 from natmix.targets._detect import _required
@@ -22,6 +23,8 @@ def as_model(
     """The model; None for a log density of plain vectors."""
     if isinstance(target, AbstractModel):
         return target
+    if is_pymc_model(target):
+        return PymcModel(target)
     if model_args is not None or model_kwargs is not None:
         _only(target, "model_args and model_kwargs", position=position, bounds=bounds)
         return NumpyroModel(target, () if model_args is None else model_args, model_kwargs)

@@ -94,9 +94,10 @@ class NumpyroModel(AbstractModel):
         return Start(middle, np.clip((high - low) / 1.349, 1e-3, _WIDEST))
 
     def predict(
-        self, key: PRNGKey, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
         """What the model would observe, for posterior samples and arguments without the data."""
+        key = jax.random.fold_in(jax.random.key(np.uint32(seed)), 5)
         numpyro = _numpyro()
         latent = {name: samples[name] for name in self._latent}
         predictive = numpyro.infer.Predictive(self._model, posterior_samples=latent)

@@ -76,6 +76,8 @@ def plot_corner(
             ax.locator_params(nbins=3)
             ax.set_xlabel(names[j] if i == n - 1 else "", color=INK, fontsize=8)
             ax.set_ylabel(names[i] if j == 0 and i > 0 else "", color=INK, fontsize=8)
+    if getattr(result, "model", None) is not None:
+        figure.supxlabel("unconstrained coordinates", color=INK, fontsize=8)
     figure.align_labels()
     return axes
 

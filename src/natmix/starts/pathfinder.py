@@ -38,7 +38,7 @@ def pathfinder(values: Values, starts: Float[np.ndarray, "N D"], seed: int) -> l
     """One Gaussian for each starting point."""
     rng = np.random.default_rng(seed)
     out: list[Path] = []
-    with contextlib.suppress(SpentError):
+    with contextlib.suppress(SpentError), np.errstate(over="ignore", invalid="ignore"):
         for x in starts:
             out.append(best_of_path(values, climb(values, x), rng))
     return out

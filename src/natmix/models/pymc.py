@@ -1,0 +1,96 @@
+"""A PyMC model: its free variables transformed to the real line, its deterministics."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from natmix._inference_data import inference_data
+from natmix._types import PRNGKey, Scalar
+from natmix.models._base import AbstractModel, Points, Start, coordinate_names
+
+
+class PymcModel(AbstractModel):
+    """The posterior of a `pymc.Model`, evaluated in JAX.
+
+    PyMC switches JAX to double precision when it compiles for it.
+
+    Args:
+        model: with its data observed.
+    """
+
+    def __init__(self, model: Any) -> None:
+        graph = _pymc_jax()
+        if not model.free_RVs:
+            raise ValueError("The model has no latent variable: nothing is left to be inferred.")
+        if model.discrete_value_vars:
+            raise ValueError(
+                f"The model's variable {model.discrete_value_vars[0].name!r} is discrete, which a Gaussian "
+                "mixture cannot be: sum it out, for example by pymc.Mixture or pymc_extras.marginalize."
+            )
+        self._model = model
+        first = model.initial_point()
+        self._inputs = [v.name for v in model.value_vars]
+        values = [jnp.asarray(first[name], jnp.result_type(float)) for name in self._inputs]
+        flat, self._unravel = ravel_pytree(values)
+        self._log_density = graph.get_jaxified_graph(inputs=model.value_vars, outputs=[model.logp()])
+        outputs = [v for v in model.unobserved_value_vars if not v.name.endswith("__")]
+        self._outputs = [v.name for v in outputs]
+        self._named = graph.get_jaxified_graph(inputs=model.value_vars, outputs=outputs)
+        self._centre, self._dtype = np.asarray(flat, float), flat.dtype
+        self.dim = int(flat.size)
+        self.coordinates = tuple(
+            c for name, v in zip(self._inputs, values, strict=True) for c in coordinate_names(name, v.shape)
+        )
+        self.observed = {
+            rv.name: np.asarray(model.rvs_to_values[rv].data)
+            for rv in model.observed_RVs
+            if hasattr(model.rvs_to_values[rv], "data")
+        }
+
+    def _one(self, x: Float[Array, " D"]) -> list[Array]:
+        return self._unravel(x.astype(self._dtype))
+
+    def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        return jnp.asarray(self._log_density(*self._one(x))[0])
+
+    def constrain(self, x: Points) -> dict[str, np.ndarray]:
+        """Free variables and deterministics under the model's names."""
+        values = jax.vmap(lambda row: tuple(self._named(*self._one(row))))(jnp.asarray(x))
+        return dict(zip(self._outputs, map(np.asarray, values), strict=True))
+
+    def start(self, key: PRNGKey) -> Start | None:
+        """Around PyMC's initial point, one unit wide in transformed coordinates, as its samplers begin."""
+        return Start(self._centre, np.ones(self.dim))
+
+    def predict(
+        self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Posterior predictive samples; new data are set in the model (`pymc.set_data`)."""
+        if args or kwargs:
+            raise ValueError("A PyMC model takes no arguments: set new data in it with pymc.set_data.")
+        import pymc
+
+        free = {rv.name for rv in self._model.free_RVs}
+        posterior = {name: value[None] for name, value in samples.items() if name in free}
+        data = inference_data({"posterior": posterior})
+        with self._model:
+            found = pymc.sample_posterior_predictive(data, random_seed=seed, progressbar=False)
+        predictive = found["posterior_predictive"]
+        return {name: np.asarray(predictive[name])[0] for name in predictive.data_vars}
+
+
+def is_pymc_model(target: Any) -> bool:
+    """Whether it is a `pymc.Model`, without importing PyMC to find out."""
+    return any(c.__module__.split(".")[0] == "pymc" and c.__name__ == "Model" for c in type(target).__mro__)
+
+
+def _pymc_jax() -> Any:
+    try:
+        import pymc.sampling.jax as graph
+    except ImportError as error:
+        raise ImportError("A PyMC model needs PyMC: pip install natmix[pymc].") from error
+    return graph

@@ -1,0 +1,72 @@
+"""PyMC models, against closed forms and PyMC itself."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import natmix
+from natmix.models.pymc import PymcModel, is_pymc_model
+
+pm = pytest.importorskip("pymc")
+Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
+
+
+@pytest.fixture(scope="module")
+def conjugate():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 1.0, 2.0)
+        pm.Deterministic("twice", 2 * mu)
+        pm.Normal("y", mu, 1.5, observed=Y)
+    return model
+
+
+def test_a_conjugate_model_has_its_posterior_evidence_and_predictions(conjugate):
+    result = natmix.fit(conjugate, max_iterations=60, progress=False)
+    precision = 1 / 4 + 5 / 1.5**2
+    covariance = 4 * np.ones((5, 5)) + 1.5**2 * np.eye(5)
+    evidence = stats.multivariate_normal(np.ones(5), covariance).logpdf(Y)
+    assert result.diagnosis.log_evidence.value == pytest.approx(evidence, abs=0.01)
+    x = result.sample(20_000)
+    assert set(x) == {"mu", "twice"}
+    assert x["mu"].mean() == pytest.approx((1 / 4 + Y.sum() / 1.5**2) / precision, abs=0.02)
+    np.testing.assert_allclose(x["twice"], 2 * x["mu"])
+    np.testing.assert_allclose(result.model.observed["y"], Y)
+    ahead = result.predict(500)
+    assert ahead["y"].shape == (500, 5)
+    assert ahead["y"].std() == pytest.approx(np.sqrt(1.5**2 + 1 / precision), rel=0.1)
+    with pytest.raises(ValueError, match="set new data"):
+        result.predict(5, 3)
+
+
+def test_transformed_densities_are_those_of_pymc():
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", 2.0)
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Uniform("u", 1.0, 4.0, shape=2)
+        pm.Normal("y", p[0], s, observed=0.4)
+    seen = PymcModel(model)
+    assert seen.dim == 1 + 2 + 2
+    log_density = model.compile_logp()
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        x = rng.normal(size=5)
+        names = [v.name for v in model.value_vars]
+        point = dict(zip(names, map(np.asarray, seen._one(x)), strict=True))
+        assert float(seen.log_density(x)) == pytest.approx(float(log_density(point)), abs=1e-8)
+    values = seen.constrain(rng.normal(size=(20, 5)))
+    np.testing.assert_allclose(values["p"].sum(axis=1), 1)
+    assert np.all((values["u"] > 1) & (values["u"] < 4))
+    assert np.all(values["s"] > 0)
+
+
+def test_models_that_cannot_be_fitted():
+    with pm.Model() as discrete:
+        z = pm.Bernoulli("z", 0.5)
+        pm.Normal("y", z, 1.0, observed=0.3)
+    with pytest.raises(ValueError, match="'z' is discrete"):
+        natmix.fit(discrete)
+    with pm.Model() as nothing:
+        pm.Normal("y", 0.0, 1.0, observed=0.3)
+    with pytest.raises(ValueError, match="no latent variable"):
+        natmix.fit(nothing)
+    assert not is_pymc_model(lambda x: x)
