@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 
-.PHONY: demo test test-slow lint references bench clean
+.PHONY: demo test test-slow lint references bench bench-gpu clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -26,6 +26,12 @@ references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
 # Some of it: make bench BENCH='--only gmm20 --seconds 20'. All options: BENCH=--help
 bench: $(VENV)/.bench $(GMMVI)/.installed ## the reference gmmvi and natmix side by side on the CPU (hours)
 	$(BIN)/python benchmarks/side_by_side $(BENCH)
+
+# On a machine with an NVIDIA GPU; another version of CUDA: make bench-gpu CUDA=cuda13
+CUDA ?= cuda12
+bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what the device can do
+	$(BIN)/python -m pip install --quiet 'jax[$(CUDA)]'
+	$(BIN)/python benchmarks/gpu.py --write results $(BENCH)
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -29,6 +29,13 @@ def block_rows(elements_per_row: int) -> int:
     return max(64, _budget() // max(1, elements_per_row))
 
 
+def skipping(rows: int, n: int, count: Count | int | None) -> int:
+    """On an accelerator blocks are large: about eight instead of one, to skip those that hold padding."""
+    if count is None or jax.default_backend() == "cpu":
+        return rows
+    return max(min(rows, -(-n // 8)), rows // 16)
+
+
 def _budget() -> int:
     if jax.default_backend() == "cpu":
         return _CPU_ELEMENTS
@@ -57,8 +64,6 @@ def map_blocks(
                 return fn(*arrays)
         own = Partial(_own_blocks, map_blocks, fn, rows)
         return _sharding.map_samples(own, arrays, count, rows if keep_blocks else 1)
-    if not keep_blocks:
-        rows = _fine(rows, n, count)
     if n <= rows:
         return fn(*arrays)
     if keep_blocks and n % rows:
@@ -84,7 +89,6 @@ def sum_blocks(
     n = _length(arrays)
     if _sharding.current() is not None:
         return _sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
-    rows = _fine(rows, n, count)
     if n <= rows:
         return fn(*arrays)
     padded = _pad(arrays, n, rows)
@@ -169,13 +173,6 @@ def _pad(arrays: PyTree, n: int, rows: int) -> PyTree:
 
 def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:
     return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, rows, 0), arrays)
-
-
-def _fine(rows: int, n: int, count: Count | int | None) -> int:
-    """On an accelerator blocks are large: about eight instead of one, to skip those that hold padding."""
-    if count is None or jax.default_backend() == "cpu":
-        return rows
-    return max(min(rows, -(-n // 8)), rows // 16)
 
 
 def _trips(n: int, rows: int, count: Count | int | None) -> Count | int:

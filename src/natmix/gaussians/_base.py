@@ -20,7 +20,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._blocks import map_blocks, map_components, sum_blocks
+from natmix._blocks import map_blocks, map_components, skipping, sum_blocks
 from natmix._linalg import einsum
 from natmix._types import Count
 from natmix.gaussians._kernels import LOG_2PI, AbstractKernel, WhitenedKernel
@@ -185,7 +185,7 @@ class AbstractGaussians(eqx.Module):
     def log_prob(self, x: Float[Array, "N D"], count: Count | None = None) -> Float[Array, "N K"]:
         """Log N(x; m, S) of every sample under every component."""
         kernel = self._kernel()
-        return map_blocks(kernel.log_prob, (x,), kernel.rows_per_block(), count)
+        return map_blocks(kernel.log_prob, (x,), _rows(kernel, x, count), count)
 
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
@@ -193,14 +193,14 @@ class AbstractGaussians(eqx.Module):
         """Log sum_k w_k N(x; m, S), without keeping an N x K array."""
         kernel = self._kernel()
         block = Partial(_mixture_log_prob, kernel, log_weights)
-        return map_blocks(block, (x,), kernel.rows_per_block(), count)
+        return map_blocks(block, (x,), _rows(kernel, x, count), count)
 
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, "N D"]:
         """Grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
         kernel = self._kernel()
-        return map_blocks(kernel.score, (responsibilities, x), kernel.rows_per_block(), count)
+        return map_blocks(kernel.score, (responsibilities, x), _rows(kernel, x, count), count)
 
     def stein(
         self,
@@ -216,7 +216,7 @@ class AbstractGaussians(eqx.Module):
         """
         kernel = self._kernel()
         block = Partial(_moment_and_gradient, kernel)
-        moment, gradient = sum_blocks(block, (weights, x, gradients), kernel.rows_per_block(), count)
+        moment, gradient = sum_blocks(block, (weights, x, gradients), _rows(kernel, x, count), count)
         return kernel.curvature(moment), self.pull(gradient)
 
     def own_stein(
@@ -266,6 +266,10 @@ class AbstractGaussians(eqx.Module):
     def take(self, rows: Int[Array, " K2"]) -> Self:
         """Some rows."""
         return jax.tree.map(lambda a: a[rows], self)
+
+
+def _rows(kernel: AbstractKernel, x: Float[Array, "N D"], count: Count | None) -> int:
+    return skipping(kernel.rows_per_block(), x.shape[0], count)
 
 
 def _mixture_log_prob(
