@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 
-.PHONY: demo test test-slow lint references bench bench-gpu clean
+.PHONY: demo test test-slow lint references bench bench-gpu tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -19,6 +19,9 @@ lint: $(VENV)/.dev ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results
+	set -e; for script in docs/tutorials/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
 	$(BIN)/natmix references

@@ -16,6 +16,7 @@ ERRORS = jnp.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 
 
 def schools(errors, effects=None):
+    """Effects of coaching in eight schools, around a common mean, of unknown spread."""
     mu = numpyro.sample("mu", dist.Normal(0, 5))
     tau = numpyro.sample("tau", dist.HalfCauchy(5))
     with numpyro.plate("school", len(errors)):

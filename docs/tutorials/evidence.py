@@ -1,0 +1,38 @@
+"""Which model? The evidence of a line and of a parabola, with its error, against the closed form."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from scipy import stats
+
+import natmix
+
+X = np.linspace(-1, 1, 25)
+Y = 0.5 + 1.2 * X - 0.6 * X**2 + 0.3 * np.random.default_rng(1).normal(size=25)
+NOISE = 0.3
+
+
+def polynomial(degree, y=None):
+    powers = jnp.asarray(X[:, None] ** np.arange(degree + 1))
+    coefficients = numpyro.sample("coefficients", dist.Normal(0, 1).expand([degree + 1]))
+    numpyro.sample("y", dist.Normal(powers @ coefficients, NOISE), obs=y)
+
+
+def exact(degree):
+    """The evidence of a linear model with Gaussian coefficients and noise."""
+    powers = X[:, None] ** np.arange(degree + 1)
+    return stats.multivariate_normal(np.zeros(25), powers @ powers.T + NOISE**2 * np.eye(25)).logpdf(Y)
+
+
+evidence = {}
+for degree in (1, 2):
+    result = natmix.fit(polynomial, model_args=(degree,), model_kwargs={"y": Y})
+    evidence[degree] = result.diagnosis.log_evidence
+    print(
+        f"degree {degree}: log evidence {evidence[degree]}, exactly {exact(degree):.4f}; {result.diagnosis.verdict}"
+    )
+    assert abs(evidence[degree].value - exact(degree)) < 0.02
+
+factor = np.exp(evidence[2].value - evidence[1].value)
+print(f"the data favour the parabola by a factor of {factor:.3g} (exactly {np.exp(exact(2) - exact(1)):.3g})")

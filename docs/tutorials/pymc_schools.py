@@ -1,0 +1,41 @@
+"""A PyMC model: fitted, checked, handed on to ArviZ, and as a start for PyMC's own sampler."""
+
+import warnings
+
+import numpy as np
+import pymc as pm
+
+import natmix
+
+warnings.filterwarnings("ignore", module="arviz|pytensor")
+
+EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+
+with pm.Model() as schools:
+    mu = pm.Normal("mu", 0, 5)
+    tau = pm.HalfCauchy("tau", 5)
+    z = pm.Normal("z", 0, 1, shape=8)
+    theta = pm.Deterministic("theta", mu + tau * z)
+    pm.Normal("effect", theta, ERRORS, observed=EFFECTS)
+
+# PyMC's model as it is. Its log density is compiled for JAX, in double precision.
+result = natmix.fit(schools)
+print(result.diagnosis)
+print(result.to_pandas().head(4).round(2))
+
+# To ArviZ: its tables and plots work on the fit as on any posterior.
+data = result.to_arviz()
+print(data)
+
+# Corrected by importance weights, should the verdict be less good than here.
+corrected = result.resample(4000)
+print(f"\nmean of tau: {result.sample(20_000)['tau'].mean():.2f}, corrected {corrected['tau'].mean():.2f}")
+
+# What will a parallel experiment show in these schools?
+ahead = result.predict(2000)
+print(
+    f"next effect in the first school: {ahead['effect'][:, 0].mean():.1f} ± {ahead['effect'][:, 0].std():.1f}"
+)
+
+assert result.diagnosis.trusted
