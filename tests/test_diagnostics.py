@@ -101,6 +101,17 @@ def test_a_valley_is_a_density_below_half_of_the_lower_end():
         assert group(spherical([0.5, 0.5], [[0.0], [d]])).max() + 1 == expected
 
 
+def test_a_low_bridge_does_not_join_two_modes():
+    bridge = spherical([0.45, 0.45, 0.1], [[-6.0, 0], [6, 0], [0, 0]], 1.0)
+    wide = Mixture.full(bridge.weights, bridge.means, np.stack([np.eye(2), np.eye(2), 16 * np.eye(2)]))
+    labels = group(wide)
+    assert labels[0] != labels[1]
+    assert labels[2] in labels[:2]
+    # A chain of components of the same height is one mode, however long.
+    chain = spherical(np.full(9, 1 / 9), np.stack([2.0 * np.arange(9), np.zeros(9)], axis=1))
+    assert group(chain).max() == 0
+
+
 def test_light_components_join_the_mode_they_are_in():
     rng = np.random.default_rng(0)
     means = np.concatenate([[[0.0, 0], [20, 0]], rng.normal(size=(200, 2)) * 0.1 + [20, 0]])

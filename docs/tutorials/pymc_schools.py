@@ -33,9 +33,7 @@ corrected = result.resample(4000)
 print(f"\nmean of tau: {result.sample(20_000)['tau'].mean():.2f}, corrected {corrected['tau'].mean():.2f}")
 
 # What will a parallel experiment show in these schools?
-ahead = result.predict(2000)
-print(
-    f"next effect in the first school: {ahead['effect'][:, 0].mean():.1f} ± {ahead['effect'][:, 0].std():.1f}"
-)
+first = result.predict(2000)["effect"][:, 0]
+print(f"next effect in the first school: {first.mean():.1f} ± {first.std():.1f}")
 
 assert result.diagnosis.trusted

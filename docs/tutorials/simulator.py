@@ -1,7 +1,7 @@
 """A simulator without gradients: an epidemic in NumPy, its rates inferred from noisy counts.
 
-natmix calls the simulator on the host, many parameters at a time, and estimates natural gradients from the values alone (MORE,
-the letter Z).
+natmix calls the simulator on the host, many parameters at a time, and estimates natural gradients from the
+values alone (MORE, the letter Z).
 """
 
 from pathlib import Path
@@ -49,9 +49,8 @@ print(result.summary())
 
 x = np.exp(np.asarray(result.sample(20_000)))
 low, middle, high = np.quantile(x[:, 0] / x[:, 1], [0.05, 0.5, 0.95])
-print(
-    f"\ninfections by one case: {middle:.2f}, 90% between {low:.2f} and {high:.2f}; the data came from {0.4 / 0.15:.2f}"
-)
+print(f"\ninfections by one case: {middle:.2f}, 90% between {low:.2f} and {high:.2f}")
+print(f"the data came from {0.4 / 0.15:.2f}")
 
 # The same on a grid, for two rates are few.
 infection, recovery = np.meshgrid(np.linspace(-2, 0, 250), np.linspace(-4, 0, 250), indexing="ij")

@@ -38,17 +38,7 @@ def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
     weights = np.asarray(mixture.weights, float)
     heavy = np.argsort(-weights, kind="stable")[:_MOST]
     means = np.asarray(mixture.means)[heavy]
-    first, second = np.triu_indices(len(heavy), 1)
-    label = np.arange(len(heavy))
-    if first.size:
-        ends = np.asarray(mixture.log_prob(means), float)
-        steps = _BETWEEN[:, None, None]
-        path = (1 - steps) * means[first] + steps * means[second]
-        lowest = np.asarray(mixture.log_prob(path.reshape(-1, mixture.dim)), float)
-        lowest = lowest.reshape(len(_BETWEEN), -1).min(axis=0)
-        joined = lowest >= np.minimum(ends[first], ends[second]) - _DIP
-        for i, j in zip(first[joined], second[joined], strict=True):
-            label[label == label[j]] = label[i]
+    label = _climbed(np.asarray(mixture.log_prob(means), float), _passes(mixture, means))
     labels = np.empty(len(weights), int)
     labels[heavy] = label
     light = np.setdiff1d(np.arange(len(weights)), heavy)
@@ -60,6 +50,34 @@ def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
     rank = np.empty(len(found), int)
     rank[np.argsort(-mass, kind="stable")] = np.arange(len(found))
     return rank[numbered]
+
+
+def _passes(mixture: Mixture, means: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K K"]:
+    """The lowest log density on the best way between two means: straight, or over other means."""
+    K = len(means)
+    first, second = np.triu_indices(K, 1)
+    passes = np.full((K, K), -np.inf)
+    if first.size:
+        steps = _BETWEEN[:, None, None]
+        path = (1 - steps) * means[first] + steps * means[second]
+        heights = np.asarray(mixture.log_prob(path.reshape(-1, mixture.dim)), float)
+        passes[first, second] = passes[second, first] = heights.reshape(len(_BETWEEN), -1).min(axis=0)
+    for k in range(K):
+        passes = np.maximum(passes, np.minimum(passes[:, k, None], passes[None, k]))
+    return passes
+
+
+def _climbed(heights: Float[np.ndarray, " K"], passes: Float[np.ndarray, "K K"]) -> Int[np.ndarray, " K"]:
+    """For every component the highest one of its mode."""
+    label = np.empty(len(heights), int)
+    peaks: list[int] = []
+    for k in np.argsort(-heights, kind="stable"):
+        best = max(peaks, key=lambda p: passes[k, p], default=-1)
+        joins = best >= 0 and passes[k, best] >= heights[k] - _DIP
+        label[k] = best if joins else k
+        if not joins:
+            peaks.append(int(k))
+    return label
 
 
 def modes(
