@@ -13,7 +13,7 @@ import natmix
 from natmix import HostTarget, JaxTarget, Mixture
 from natmix._draws import Draws
 from natmix._evaluate import evaluated_draws
-from natmix.diagnostics import diagnose, group, hunt, modes, pareto_smooth, reliable_below
+from natmix.diagnostics import agreement, diagnose, group, hunt, modes, pareto_smooth, reliable_below
 
 jax.config.update("jax_enable_x64", True)
 
@@ -307,3 +307,47 @@ def test_a_search_needs_gradients(result):
         dataclasses.replace(result, target=host).diagnose(search=4)
     with pytest.raises(ValueError, match="ask for some"):
         dataclasses.replace(result, draws=None).diagnose()
+
+
+# Agreement ------------------------------------------------------------------------------------------
+
+
+def with_mixture(result, mixture):
+    return dataclasses.replace(result, mixture=mixture, draws=None)
+
+
+def test_the_same_fit_agrees_with_itself(result):
+    found = agreement([result, result])
+    assert found.agreed, str(found)
+    assert found.spread == 0
+    assert "AGREE" in str(found)
+
+
+def test_divergences_are_those_of_quadrature(result):
+    from scipy import integrate
+
+    a, b = Mixture.full([1.0], [[0.0]], [[[1.0]]]), Mixture.full([1.0], [[1.0]], [[[2.0]]])
+    x = np.linspace(-12, 12, 4001)
+    p, q = (np.exp(np.asarray(m.log_prob(x[:, None]))) for m in (a, b))
+    m = (p + q) / 2
+    exact = 0.5 * integrate.trapezoid(p * np.log(p / m), x) + 0.5 * integrate.trapezoid(q * np.log(q / m), x)
+    found = agreement([with_mixture(result, a), with_mixture(result, b)], samples=40_000)
+    assert found.divergences[0, 1] == pytest.approx(exact, abs=0.005)
+    assert not found.agreed
+
+
+def test_a_mode_that_one_fit_lacks_is_named(result):
+    half = spherical([1.0], [[4.0, 1, 0]])
+    found = agreement([with_mixture(result, TRUE), with_mixture(result, half), with_mixture(result, TRUE)])
+    assert not found.agreed
+    assert {(m.fit, m.other) for m in found.missing} == {(1, 0), (1, 2)}
+    assert found.missing[0].share == pytest.approx(0.3)
+    np.testing.assert_allclose(found.missing[0].position, [-4, 0, 0])
+    assert "Fit 1 lacks a mode that has 30.0% in fit 0" in str(found)
+
+
+def test_agreement_needs_comparable_results(result):
+    with pytest.raises(ValueError, match="at least two"):
+        agreement([result])
+    with pytest.raises(ValueError, match="different dimensions"):
+        agreement([result, with_mixture(result, spherical([1.0], [[0.0]]))])

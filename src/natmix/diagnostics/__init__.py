@@ -1,5 +1,6 @@
 """Whether to trust a fit: Pareto's k-hat, effective samples, evidence, modes, and a verdict in words."""
 
+from natmix.diagnostics._agreement import Agreement, Missing, agreement
 from natmix.diagnostics._diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
 from natmix.diagnostics._missed import Hunt, MissedMode, hunt
 from natmix.diagnostics._modes import Mode, group, modes
@@ -7,11 +8,14 @@ from natmix.diagnostics._pareto import Smoothed, pareto_smooth, reliable_below
 
 __all__ = [
     "HIDDEN_SHARE",
+    "Agreement",
     "Diagnosis",
     "Hunt",
     "MissedMode",
+    "Missing",
     "Mode",
     "Smoothed",
+    "agreement",
     "diagnose",
     "group",
     "hunt",
