@@ -11,7 +11,7 @@ import pytest
 import natmix
 from natmix import GMMVI, Info, Mixture
 from natmix._convergence import Best
-from natmix._fit import NEGLIGIBLE_WEIGHT, _without_negligible
+from natmix._negligible import NEGLIGIBLE_WEIGHT, without_negligible
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -282,14 +282,14 @@ def test_negligible_components_are_left_out():
     weights = np.array([0.6, 1e-30, 0.4 - 2e-7, 2e-7, 0.0])
     means = np.arange(10.0).reshape(5, 2)
     mixture = Mixture.full(weights, means, np.stack([np.eye(2)] * 5))
-    kept, left_out = _without_negligible(mixture)
+    kept, left_out = without_negligible(mixture)
     assert left_out == 2  # the absent one is not counted
     np.testing.assert_array_equal(kept.means, means[[0, 2]])
     np.testing.assert_allclose(kept.weights, np.array([0.6, 0.4 - 2e-7]) / (1 - 2e-7), rtol=1e-12)
     assert weights[3] < NEGLIGIBLE_WEIGHT
     broken = jax.tree.map(lambda a: a, mixture)
     broken = Mixture(broken.log_weights, jax.tree.map(lambda a: a.at[0].set(jnp.nan), broken.components))
-    kept, _ = _without_negligible(broken)
+    kept, _ = without_negligible(broken)
     assert np.isfinite(np.asarray(kept.means)).all()
 
 

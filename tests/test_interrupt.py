@@ -33,13 +33,13 @@ INSIDE = """
 def target(x):
     return -0.5 * jnp.sum((x - 3.0) ** 2)
 
-import natmix._fit as f
-old = f._Job._record
+import natmix._job as f
+old = f.Job._record
 def record(self, *args):
     old(self, *args)
     if self.iterations == 1:
         say("READY")
-f._Job._record = record
+f.Job._record = record
 result = natmix.fit(target, dim=2, max_iterations=10_000_000, tolerance=0, algorithm="SEMIFUX",
                     progress=False, component_stepsize={"stepsize": 1e-9})
 report(result)

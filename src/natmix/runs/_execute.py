@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import jax.numpy as jnp
 
 from natmix._atomic import write_json
-from natmix._fit import _gist
 from natmix._interrupt import Interrupt
+from natmix._job import gist
 from natmix._run import ChunkResult
 from natmix._state import State
 from natmix.problems._base import Problem
@@ -306,7 +306,7 @@ def _take(
 
 
 def _fail(job: SeedJob, error: Exception, watcher: Watcher) -> None:
-    message = str(error) if isinstance(error, TargetError) else f"An iteration failed: {_gist(error)}"
+    message = str(error) if isinstance(error, TargetError) else f"An iteration failed: {gist(error)}"
     job.fail(message)
     watcher.failed(job.seed, message)
 

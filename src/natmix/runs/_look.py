@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natmix._fit import NEGLIGIBLE_WEIGHT
+from natmix._negligible import NEGLIGIBLE_WEIGHT
 from natmix._state import take_components
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture

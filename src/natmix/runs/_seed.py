@@ -13,7 +13,7 @@ import numpy as np
 
 from natmix._atomic import write_arrays, write_json, write_lines
 from natmix._capacity import initial_capacity
-from natmix._fit import _without_negligible
+from natmix._negligible import without_negligible
 from natmix._run import CHUNK, ChunkResult, check_first
 from natmix._state import State
 from natmix.mixture import Mixture
@@ -264,7 +264,7 @@ class SeedJob:
                 self.checkpoint()
             else:
                 self._write_records()
-            mixture, left_out = _without_negligible(jax.device_get(self.state.mixture))
+            mixture, left_out = without_negligible(jax.device_get(self.state.mixture))
             mixture.save(self.files.mixture, {"problem": self.problem.name, "seed": self.seed})
             last = self.looks[-1]
             final = {
