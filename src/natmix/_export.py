@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 
 from natmix._inference_data import inference_data
 from natmix.diagnostics import pareto_smooth
@@ -56,7 +57,7 @@ def to_arviz(result: "Result") -> Any:
     if draws is None or len(draws) == 0:
         raise ValueError("The result has no samples with known log density: fit with elbo_samples=2000.")
     log_weights = pareto_smooth(draws.log_ratio).log_weights
-    total = np.logaddexp.reduce(log_weights[np.isfinite(log_weights)], initial=-np.inf)
+    total = logsumexp(log_weights[np.isfinite(log_weights)])
     stats = {
         "lp": draws.log_target[None],
         "log_mixture": draws.log_mixture[None],

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture
@@ -81,7 +82,7 @@ def _lacking(
     here = np.asarray(mixture.log_prob(jnp.asarray(middles, mixture.dtype)), float)
     lack = heights - log_evidence - here
     lacking = lack > _LACKING
-    total = np.logaddexp.reduce([log_evidence, *masses[lacking]])
+    total = logsumexp([log_evidence, *masses[lacking]])
     modes = [
         MissedMode(middles[i], float(np.exp(masses[i] - total)), float(lack[i]))
         for i in np.flatnonzero(lacking)

@@ -97,9 +97,9 @@ def group_weights(history: "WeightHistory", own: int, min_share: float, cohorts:
     born = np.asarray(history.iterations)[look[first]]
     group, names, single = _groups(ids, share, born, own, min_share, cohorts)
     weights = np.bincount(look * len(names) + group[member], history.weights, T * len(names))
-    weights = weights.reshape(T, len(names))
-    labels = [f"{w:.1%}  {name}" for w, name in zip(weights[-1], names, strict=True)]
-    return Ribbons(np.asarray(history.iterations), weights, labels, single)
+    table = weights.reshape(T, len(names))
+    labels = [f"{w:.1%}  {name}" for w, name in zip(table[-1], names, strict=True)]
+    return Ribbons(np.asarray(history.iterations), table, labels, single)
 
 
 def _groups(
@@ -123,7 +123,7 @@ def _groups(
 def _cohorts(rows: np.ndarray, born: np.ndarray, most: int) -> list[np.ndarray]:
     """Rows in groups of similar size that do not part those born at the same look."""
     times, count = np.unique(born[rows], return_counts=True)
-    middle = (np.cumsum(count) - count / 2) / max(count.sum(), 1)
+    middle = (np.cumsum(count) - count / 2) / max(int(count.sum()), 1)
     cohort = np.minimum((middle * most).astype(int), most - 1)
     of_row = cohort[np.searchsorted(times, born[rows])]
     return [rows[of_row == c] for c in np.unique(of_row)]
