@@ -19,7 +19,7 @@ jax.config.update("jax_enable_x64", True)
 
 
 def psislw(log_w):
-    """Smoothed and normalised weights, k-hat, and how close they should be: ArviZ 1 fits the tail otherwise."""
+    """Smoothed and normalised weights, k-hat, and how close to be: ArviZ 1 fits the tail otherwise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         arviz = pytest.importorskip("arviz")
