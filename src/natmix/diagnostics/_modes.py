@@ -8,8 +8,10 @@ from jaxtyping import Float, Int
 
 from natmix.mixture import Mixture
 
-_MOST = 128
+_MOST, _FEWEST = 128, 16
 """Components looked at in pairs: the heaviest; others join the mode most responsible for their mean."""
+_MULTIPLICATIONS = 2e10
+"""What the densities between all pairs may cost, about: fewer are looked at where they are dear."""
 _BETWEEN = np.linspace(0, 1, 9)[1:-1]
 _DIP = np.log(2)
 """Two components are one mode unless the density between them falls below half of the lower end."""
@@ -36,7 +38,7 @@ class Mode(NamedTuple):
 def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
     """The number of the mode of every component, the heaviest mode first."""
     weights = np.asarray(mixture.weights, float)
-    heavy = np.argsort(-weights, kind="stable")[:_MOST]
+    heavy = np.argsort(-weights, kind="stable")[: _looked_at(mixture)]
     means = np.asarray(mixture.means)[heavy]
     label = _climbed(np.asarray(mixture.log_prob(means), float), _passes(mixture, means))
     labels = np.empty(len(weights), int)
@@ -50,6 +52,12 @@ def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
     rank = np.empty(len(found), int)
     rank[np.argsort(-mass, kind="stable")] = np.arange(len(found))
     return rank[numbered]
+
+
+def _looked_at(mixture: Mixture) -> int:
+    one = mixture.num_components * mixture.dim ** (1 if mixture.is_diagonal else 2)
+    affordable = int(np.sqrt(2 * _MULTIPLICATIONS / (len(_BETWEEN) * one)))
+    return int(np.clip(affordable, _FEWEST, _MOST))
 
 
 def _passes(mixture: Mixture, means: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K K"]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natmix._types import PRNGKey
+from natmix._types import Count, PRNGKey
 from natmix.targets import AbstractTarget
 
 
@@ -59,10 +59,14 @@ class Values:
     def _evaluated(
         self, x: Float[np.ndarray, "N D"], needs_gradient: bool
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        self._spend(len(x))
+        n = len(x)
+        self._spend(n)
         points = jnp.asarray(x, self._dtype)
         if self._target.inside_jax:
-            value, gradient = _compiled(self._target, self._key, points, needs_gradient)
+            # Few different shapes, as each is a program of its own.
+            padded = jnp.pad(points, ((0, (1 << (n - 1).bit_length()) - n), (0, 0)), mode="edge")
+            value, gradient = _compiled(self._target, self._key, padded, jnp.asarray(n), needs_gradient)
+            value, gradient = value[:n], None if gradient is None else gradient[:n]
         else:
             found = self._target.evaluate(self._key, points, len(x), needs_gradient)
             value, gradient = found.log_density, found.gradient
@@ -71,9 +75,9 @@ class Values:
 
 @eqx.filter_jit
 def _compiled(
-    target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"], needs_gradient: bool
+    target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"], count: Count, needs_gradient: bool
 ) -> tuple[Array, Array | None]:
-    found = target.evaluate(key, x, jnp.asarray(x.shape[0]), needs_gradient)
+    found = target.evaluate(key, x, count, needs_gradient)
     return found.log_density, found.gradient
 
 

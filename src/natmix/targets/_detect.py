@@ -45,7 +45,9 @@ def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Found:
     if not callable(fn):
         raise ValueError(f"The target must be a function of a point, got {type(fn).__name__}.")
     if dim is None:
-        raise ValueError("Give dim, the number of dimensions of the target.")
+        raise ValueError(
+            "Give dim, the number of dimensions of the target (or model_args, for a NumPyro model)."
+        )
     dim = check_dim(dim)
     stochastic = _takes_key(fn)
     target, trouble = _trace(fn, dim, dtype, stochastic)
