@@ -217,6 +217,14 @@ def test_a_heavy_tail_that_starts_next_to_nothing_does_not_matter():
         assert found.verdict == verdict, str(found)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_perfect_fit_with_rounding_errors_is_trusted(seed):
+    """Log densities of a thousand nats in single precision are off by 1e-4, in steps."""
+    x = np.asarray(TRUE.sample(seed, 2000))
+    log_p = np.asarray(np.asarray(TRUE.log_prob(x)) + 1000, np.float32).astype(float)
+    assert diagnose(TRUE, Draws(x, log_p, np.asarray(TRUE.log_prob(x)))).trusted
+
+
 def test_hidden_mass_is_that_of_quantiles_beyond_the_samples():
     """For weights with P(w > z) = (1 + k z)^(-1/k), in closed form."""
     n, k = 20_000, 0.3

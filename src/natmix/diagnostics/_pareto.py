@@ -14,6 +14,8 @@ _FEWEST = 5
 """Weights that a tail must have to be fitted."""
 _PRIOR_SHAPE, _PRIOR_STRENGTH = 0.5, 10
 """The shape is drawn towards 0.5 with the weight of ten observations."""
+_LEVEL = 1e-3
+"""Weights that differ by less than this are level: the shape of their tail is that of rounding errors."""
 _QUARTER_SCALE = 3
 """Of Zhang and Stephens' grid: multiples of the tail's first quartile."""
 
@@ -27,7 +29,7 @@ class Smoothed(NamedTuple):
             finite tail to fit.
         hidden: what weights larger than those seen would add to the sum of all, as a share of it, if there
             were ten times as many samples and the tail went on as fitted. A heavy tail that starts next
-            to nothing stays next to nothing.
+            to nothing stays next to nothing; zero if the largest weights differ by less than a thousandth.
     """
 
     log_weights: Float[np.ndarray, " N"]
@@ -53,10 +55,12 @@ def pareto_smooth(log_weights: Float[np.ndarray, " N"]) -> Smoothed:
     cut = max(given[order[-tail - 1]] - top, np.log(np.finfo(float).tiny))
     excess = np.exp(given[largest] - top) - np.exp(cut)
     above = excess > 0
-    if above.sum() < _FEWEST:  # all the large weights are equal: a tail of no length
-        level = np.all(given[largest] == top)
+    level = excess[-1] < _LEVEL
+    if above.sum() < _FEWEST:  # the large weights are equal: a tail of no length
         return Smoothed(given, *((-np.inf, 0.0) if level else (np.inf, np.inf)))
     k, scale = _fit(excess[above])
+    if level:
+        return Smoothed(given, k, 0.0)
     if not np.isfinite(k):
         return Smoothed(given, k, np.inf)
     out = given.copy()

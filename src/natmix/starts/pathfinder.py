@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from natmix._blas import single_threaded_blas
 from natmix.starts._climb import Way, climb
 from natmix.starts._values import SpentError, Values
 
@@ -38,7 +39,8 @@ def pathfinder(values: Values, starts: Float[np.ndarray, "N D"], seed: int) -> l
     """One Gaussian for each starting point."""
     rng = np.random.default_rng(seed)
     out: list[Path] = []
-    with contextlib.suppress(SpentError), np.errstate(over="ignore", invalid="ignore"):
+    quiet = np.errstate(over="ignore", invalid="ignore")
+    with contextlib.suppress(SpentError), quiet, single_threaded_blas():
         for x in starts:
             out.append(best_of_path(values, climb(values, x), rng))
     return out
