@@ -134,7 +134,7 @@ def fit(
         if not known.has_gradient:
             raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
         most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
-        begun = begin(method, known, region, key_start, dtype, kind == "diagonal", init_components, most)
+        begun = begin(known, region, key_start, dtype, kind == "diagonal", init_components, most)
         mixture: Mixture = begun.mixture
         prior: Mixture | None = begun.prior
         notes += [begun.note] if begun.note else []

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture
 from natmix.starts import Path, different, pathfinder
+from natmix.starts._reach import reached
 from natmix.starts._values import Values
 from natmix.targets import AbstractTarget
 
@@ -62,9 +63,7 @@ def hunt(
 ) -> Hunt:
     """Climb from ``starts`` samples of the start region, made 1, 3 and 10 times as wide."""
     key_x, key_target = jax.random.split(key)
-    centre = np.asarray(start.mean(), float)
-    reach = np.resize(_REACH, starts)[:, None]
-    x0 = centre + reach * (np.asarray(start.sample(key_x, starts), float) - centre)
+    x0 = reached(start, key_x, starts, _REACH)
     values = Values(target, key_target, mixture.dtype)
     found = different(pathfinder(values, x0, int(jax.random.bits(key_x))))
     if not found:

@@ -54,6 +54,7 @@ class PytreeModel(AbstractModel):
             )
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        x = jnp.asarray(x)
         return self._fn(self._one(x)) + self._bounds.log_jacobian(x)
 
     def _one(self, x: Float[Array, " D"]) -> Any:

@@ -1,4 +1,4 @@
-"""The mixture a fit begins with, by the name of a method."""
+"""The mixture a fit begins with when it climbs first."""
 
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from jaxtyping import Array
 from natmix import _defaults
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.mixture import Mixture
+from natmix.starts._reach import reached
 from natmix.starts._values import Values
 from natmix.starts.pathfinder import Path, different, pathfinder
 from natmix.targets import AbstractTarget
@@ -39,7 +40,6 @@ class Begun(NamedTuple):
 
 
 def begin(
-    method: str,
     target: AbstractTarget,
     region: _defaults.Region,
     key: Array,
@@ -48,17 +48,12 @@ def begin(
     components: int | None,
     most_evaluations: int | None = None,
 ) -> Begun:
-    """Begin by a method; ``components`` as the user says, or as the method finds."""
+    """Begin with Pathfinder's Gaussians; as many components as the user says, or as modes are found."""
     key_region, key_target, key_x = jax.random.split(key, 3)
     n = 1 if components is None else components
     mixture, prior = _defaults.start(target.dim, dtype, key_region, region, diagonal, n)
-    if method == "region":
-        return Begun(mixture, prior)
     values = Values(target, key_target, jnp.dtype(dtype), most_evaluations)
-    paths = max(_PATHS, n)
-    reach = np.resize(_REACH, paths)[:, None]
-    centre = np.asarray(prior.mean(), float)
-    x0 = centre + reach * (np.asarray(prior.sample(key_x, paths), float) - centre)
+    x0 = reached(prior, key_x, max(_PATHS, n), _REACH)
     found = different(pathfinder(values, x0, int(jax.random.bits(key_x))))[:components]
     if not found:
         note = "No climb found a Gaussian with a finite ELBO; the start region itself was taken."
