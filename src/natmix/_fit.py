@@ -116,7 +116,7 @@ def fit(
     region = _defaults.Region(init_mean, init_scale, init_covariance, box)
     model = as_model(target, dim, model_args, model_kwargs, position, bounds)
     if model is not None:
-        target, dim = model.log_density, agreed_dim(dim, model.dim)
+        target, dim = model.target(), agreed_dim(dim, model.dim)
         if not region.given and init_mixture is None:
             region = model_region(model, seed)
     kind = covariance_kind(covariance, init_mixture)

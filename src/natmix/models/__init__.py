@@ -5,5 +5,6 @@ from natmix.models._detect import as_model
 from natmix.models.numpyro import NumpyroModel
 from natmix.models.pymc import PymcModel
 from natmix.models.pytree import PytreeModel
+from natmix.models.stan import StanModel
 
-__all__ = ["AbstractModel", "NumpyroModel", "PymcModel", "PytreeModel", "as_model"]
+__all__ = ["AbstractModel", "NumpyroModel", "PymcModel", "PytreeModel", "StanModel", "as_model"]

@@ -37,6 +37,10 @@ class AbstractModel(abc.ABC):
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         """Of the vector: the model's, with the Jacobian of its transformations."""
 
+    def target(self) -> Any:
+        """What a fit evaluates: the log density as JAX traces it, or a target outside JAX."""
+        return self.log_density
+
     @abc.abstractmethod
     def constrain(self, x: Points) -> Any:
         """The model's own variables, samples first."""

@@ -8,6 +8,7 @@ from natmix.models._base import AbstractModel
 from natmix.models.numpyro import NumpyroModel
 from natmix.models.pymc import PymcModel, is_pymc_model
 from natmix.models.pytree import PytreeModel
+from natmix.models.stan import StanModel, is_stan_program
 from natmix.targets import AbstractTarget
 from natmix.targets._detect import _required
 
@@ -25,6 +26,12 @@ def as_model(
         return target
     if is_pymc_model(target):
         return PymcModel(target)
+    if is_stan_program(target):
+        if model_args is not None or position is not None or bounds is not None:
+            raise ValueError(
+                "A Stan program takes its data as model_kwargs; leave model_args, position and bounds out."
+            )
+        return StanModel(target, model_kwargs)
     if model_args is not None or model_kwargs is not None:
         _only(target, "model_args and model_kwargs", position=position, bounds=bounds)
         return NumpyroModel(target, () if model_args is None else model_args, model_kwargs)

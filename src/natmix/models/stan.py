@@ -1,0 +1,125 @@
+"""A Stan program with its data."""
+
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey, Scalar
+from natmix.models import _stan
+from natmix.models._base import AbstractModel, Points, Start
+from natmix.models._stan import is_program as is_stan_program
+from natmix.targets import HostTarget
+
+__all__ = ["StanModel", "is_stan_program"]
+
+_TRIES = 100
+_RADIUS = 2.0
+"""Stan's samplers begin somewhere within this distance of zero, in unconstrained coordinates."""
+
+
+class StanModel(AbstractModel):
+    """The posterior of a Stan program given data, on Stan's unconstrained space, with Stan's gradients.
+
+    It is compiled to C++ (about a minute, once: the result is kept) by BridgeStan where that is installed
+    with the sources of Stan, otherwise by what the package httpstan brings along. Log densities hold all
+    constants, those that ``~`` may drop too, so that the evidence is right. A point that the program
+    rejects has density zero.
+
+    Args:
+        program: the code, or the path of a ``.stan`` file.
+        data: numbers and arrays by name, or the path of a JSON file; a Stan tuple is a Python tuple.
+        observed: names of the data that are observations, for `Result.to_arviz`; all arrays if left out.
+        seed: for random numbers of the block ``transformed data``.
+        backend: ``"bridgestan"`` or ``"httpstan"``, if it should not be chosen.
+    """
+
+    def __init__(
+        self,
+        program: "str | os.PathLike[str]",
+        data: "Mapping[str, Any] | str | os.PathLike[str] | None" = None,
+        *,
+        observed: Sequence[str] | None = None,
+        seed: int = 0,
+        backend: str | None = None,
+    ) -> None:
+        given = _stan.as_data(data)
+        self.observed = _observed(given.values, observed)
+        self._backend = _stan.load(_stan.Program.read(program), given, seed, backend)
+        self.dim = self._backend.dim
+        if self.dim == 0:
+            raise ValueError("The Stan program has no parameters: nothing is left to be inferred.")
+        self.coordinates = _stan.labels(self._backend)
+        self._outputs = _stan.Outputs(self._backend.names)
+        self._check_density()
+
+    def _check_density(self) -> None:
+        """Raise if the program rejects wherever Stan would begin."""
+        rng = np.random.default_rng(0)
+        for radius in (0.0, *[_RADIUS] * _TRIES):
+            if np.isfinite(self._backend.values(rng.uniform(-radius, radius, (1, self.dim)))[0]):
+                return
+        why = self._backend.rejection
+        raise ValueError(
+            f"The Stan program has no finite log density at any of {_TRIES + 1} points within {_RADIUS:g} of "
+            f"zero, in unconstrained coordinates{f': {_stan.stan_reason(why)}' if why else '.'}"
+        )
+
+    def target(self) -> HostTarget:
+        """The log density and its gradient, outside JAX."""
+        backend = self._backend
+        return _StanTarget(
+            fn=backend.with_gradients,
+            dim=self.dim,
+            batched=True,
+            returns_gradient=True,
+            alone=backend.values,
+        )
+
+    def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        """Of a point that is known: JAX cannot trace it."""
+        return self._backend.values(np.asarray(x, float)[None])[0]
+
+    def constrain(self, x: Points) -> dict[str, np.ndarray]:
+        """Parameters, transformed parameters and generated quantities under Stan's names.
+
+        Random numbers in generated quantities are new for every sample, and the same for the same samples.
+        """
+        points = np.array(x, np.float64)
+        return self._outputs.arrays(self._backend.constrain(points, zlib.crc32(points.tobytes())))
+
+    def start(self, key: PRNGKey) -> Start | None:
+        """Around zero, one unit wide, much as Stan's samplers begin."""
+        return Start(np.zeros(self.dim), np.ones(self.dim))
+
+    def predict(
+        self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Stan predicts by generated quantities."""
+        raise ValueError("Write predictions into the block 'generated quantities': sample() gives them.")
+
+
+class _StanTarget(HostTarget):
+    """Values alone cost less than half of what they cost with gradients."""
+
+    alone: Callable[[np.ndarray], np.ndarray] = eqx.field(static=True, kw_only=True)
+
+    def call(self, points: np.ndarray, needs_gradient: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        if needs_gradient:
+            return super().call(points, True)
+        return HostTarget(fn=self.alone, dim=self.dim, batched=True).call(points, False)
+
+
+def _observed(values: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    if names is None:
+        return {name: v for name, v in values.items() if isinstance(v, np.ndarray) and v.ndim}
+    if isinstance(names, str):
+        names = (names,)
+    for name in names:
+        if name not in values:
+            raise ValueError(f"observed names {name!r}, but the data are {', '.join(values) or 'none'}.")
+    return {name: np.asarray(values[name]) for name in names}
