@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 
-.PHONY: demo test test-slow lint references bench bench-gpu tutorials clean
+.PHONY: demo test test-slow lint references bench bench-gpu bench-posteriors tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -35,6 +35,11 @@ CUDA ?= cuda12
 bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what the device can do
 	$(BIN)/python -m pip install --quiet 'jax[$(CUDA)]'
 	$(BIN)/python benchmarks/gpu.py --write results $(BENCH)
+
+# One problem: make bench-posteriors BENCH='--only funnel'. Also there: python benchmarks/starts.py
+bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (an hour)
+	$(BIN)/python -m pip install --quiet 'blackjax>=1.4'
+	$(BIN)/python benchmarks/posteriors --write results $(BENCH)
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

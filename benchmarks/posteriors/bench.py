@@ -1,0 +1,77 @@
+"""Run all methods on all problems, and write the table.
+
+Run: python benchmarks/posteriors [--only NAME ...] [--seeds 0 1 2] [--limit N] [--write results]
+"""
+
+import argparse
+import csv
+import time
+from pathlib import Path
+
+import jax
+
+from natmix.references import cache_directory
+from posteriors import normal, ours, paths
+from posteriors.catalogue import PROBLEMS
+from posteriors.outcome import Outcome
+from posteriors.problem import Problem, Truth
+from posteriors.row import FIELDS, Row, exact_rows, rows_of
+from posteriors.table import markdown
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python benchmarks/posteriors", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS), metavar="NAME")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--limit", type=int, help="run natmix alone, with so many evaluations at most")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write posteriors.csv and posteriors.md")
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
+    for name in options.only:
+        problem = PROBLEMS[name]()
+        started = time.perf_counter()
+        truth = problem.truth(problem)
+        print(f"\n{problem.title}: {truth.source} ({time.perf_counter() - started:.0f} s)", flush=True)
+        for seed in options.seeds:
+            found = _seed(problem, truth, seed, options.limit)
+            if options.write is not None:
+                _write(options.write, name, found, truth)
+    return 0
+
+
+def _seed(problem: Problem, truth: Truth, seed: int, limit: int | None) -> list[Row]:
+    """natmix first: its evaluations are what the others get."""
+    found: list[Row] = [] if limit else exact_rows(problem, truth, seed)
+
+    def keep(outcome: Outcome) -> None:
+        new = rows_of(problem, truth, seed, outcome)
+        found.extend(new)
+        for row in new:
+            print("  " + row.line(), flush=True)
+
+    first = ours.run(problem, seed, limit)
+    keep(first)
+    if limit is None:
+        keep(normal.run(problem, seed, first.evaluations))
+        keep(paths.run(problem, seed, first.evaluations))
+    return found
+
+
+def _write(folder: Path, name: str, found: list[Row], truth: Truth) -> None:
+    """Replace the same rows of the file, and write the problem's table anew."""
+    path = folder / "posteriors.csv"
+    kept: list[Row] = []
+    if path.is_file():
+        with path.open(newline="") as file:
+            kept = [Row.read(line) for line in csv.DictReader(file)]
+    rows = {row.key: row for row in kept + found}
+    order = list(PROBLEMS)
+    every = sorted(rows.values(), key=lambda row: order.index(row.problem))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(row.written() for row in every)
+    sources = folder / "posteriors.md"
+    sources.write_text(markdown(every, sources.read_text() if sources.is_file() else "", name, truth))
