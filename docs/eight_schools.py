@@ -27,5 +27,4 @@ def schools(errors, effects=None):
 
 result = natmix.fit(schools, model_args=(ERRORS, EFFECTS))
 print(result.summary())
-axes = result.plot(dims=[0, 1, 2, 3])
-axes[0, 0].figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+result.plot(dims=[0, 1, 2, 3]).figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

@@ -53,5 +53,4 @@ assert result.diagnosis.trusted
 assert abs(result.diagnosis.log_evidence.value - log_evidence) < 0.02
 assert abs(np.mean(draws["position"] > 0) - right) < 0.02
 
-axes = result.plot()
-axes[0, 0].figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+result.plot().figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

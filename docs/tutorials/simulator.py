@@ -66,4 +66,4 @@ assert result.diagnosis.trusted
 np.testing.assert_allclose([low, middle, high], exact, rtol=0.02)
 
 axes = result.plot(labels=["log infection rate", "log recovery rate"])
-axes[0, 0].figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+axes.figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

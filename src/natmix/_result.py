@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from natmix._export import SamplerStart
     from natmix.diagnostics import Diagnosis
+    from natmix.report import FitAxes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,11 +208,14 @@ class Result:
         """Whether it ended because nothing improved any more."""
         return self.stopped == "converged"
 
-    def plot(self, **options: Any) -> "np.ndarray":
-        """Marginals and pairs of coordinates with the components' ellipses: `natmix.report.plot_corner`."""
-        from natmix.report import plot_corner
+    def plot(self, **options: Any) -> "FitAxes":
+        """Marginals, pairs of coordinates with the components' ellipses, ELBO and number of components.
 
-        return plot_corner(self, **options)
+        ``result.plot().figure.savefig("fit.png")``; the options are those of `natmix.report.plot_fit`.
+        """
+        from natmix.report import plot_fit
+
+        return plot_fit(self, **options)
 
     def to_arviz(self) -> Any:
         """The samples behind the ELBO for ArviZ: its InferenceData, or DataTree from version 1 on.

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natmix.mixture import Mixture
-from natmix.report._components_2d import plot_components_2d
-from natmix.report._style import DENSITY, DPI, INK, pyplot, tidy
+from natmix.report._components_2d import draw_ellipses
+from natmix.report._corner_layout import CornerLayout
+from natmix.report._style import DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
 
 if TYPE_CHECKING:
     from natmix._result import Result
 
 _MOST = 20
 _FEW = 6
-"""Dimensions shown if nobody says which; more are readable up to `_MOST`."""
+"""Coordinates shown of a mixture with more than `_MOST` if nobody says which."""
 _SAMPLES = 2000
 _BINS = 40
 _TAIL = 0.002
@@ -35,69 +36,115 @@ def plot_corner(
 
     Args:
         result: a result, or a mixture.
-        dims: which coordinates, at most 20; the first six if left out.
+        dims: which coordinates, at most 20; if left out all of them, or of more than 20 the six in which
+            the components differ most.
         labels: their names; the model's coordinates if left out.
         samples: how many points to draw.
         components: whether to draw ellipses of two standard deviations.
         seed: of the samples.
 
     Returns:
-        The axes [n, n]; those above the diagonal are empty and switched off.
+        The axes [n, n]; None above the diagonal.
     """
+    return corner(result, dims, labels, samples, components, seed, traces=False)[0]
+
+
+def corner(
+    result: "Result | Mixture",
+    dims: Sequence[int] | None,
+    labels: Sequence[str] | None,
+    samples: int,
+    components: bool,
+    seed: int,
+    traces: bool,
+) -> tuple[np.ndarray, CornerLayout]:
+    """`plot_corner`, in a figure with or without room for the traces."""
     mixture = result if isinstance(result, Mixture) else result.mixture
-    chosen = _chosen(dims, mixture.dim)
+    chosen = _chosen(dims, mixture)
     names = _names(result, chosen, labels)
     part = mixture.marginal(chosen)
     x = np.asarray(part.sample(seed, samples), float)
-    plt = pyplot()
     n = len(chosen)
-    size = min(1.9, 14 / n)
-    figure, axes = plt.subplots(
-        n, n, figsize=(size * n + 0.8, size * n + 0.8), dpi=DPI, squeeze=False, layout="constrained"
-    )
+    layout = CornerLayout(n, max(map(len, names)), traces)
+    figure = pyplot().figure(figsize=layout.size, dpi=DPI)
+    axes = np.full((n, n), None, object)
+    weights, means, covariances = (np.asarray(a, float) for a in (part.weights, part.means, part.covariances))
     ranges = [np.quantile(x[:, i], [_TAIL, 1 - _TAIL]) for i in range(n)]
     ranges = [(low - 0.05 * (high - low), high + 0.05 * (high - low)) for low, high in ranges]
-    for i in range(n):
-        for j in range(n):
-            ax = axes[i, j]
-            if j > i:
-                ax.axis("off")
-                continue
-            if i == j:
-                _marginal(ax, part.marginal(i), x[:, i], ranges[i])
-            else:
-                ax.plot(x[:, j], x[:, i], ".", color=DENSITY, markersize=1.5, alpha=0.25, rasterized=True)
-                if components:
-                    plot_components_2d(part.marginal([j, i]), ax=ax)
-                ax.set_ylim(*ranges[i])
-            ax.set_xlim(*ranges[j])
-            tidy(ax)
-            ax.tick_params(labelbottom=i == n - 1, labelleft=j == 0 and i > 0, labelsize=7)
-            ax.locator_params(nbins=3)
-            ax.set_xlabel(names[j] if i == n - 1 else "", color=INK, fontsize=8)
-            ax.set_ylabel(names[i] if j == 0 and i > 0 else "", color=INK, fontsize=8)
-    if getattr(result, "model", None) is not None:
-        figure.supxlabel("unconstrained coordinates", color=INK, fontsize=8)
-    figure.align_labels()
-    return axes
+    scale = min(1.0, layout.panel / 1.5)
+    for i, j in np.argwhere(np.tri(n)).tolist():
+        ax = axes[i, j] = figure.add_axes(layout.rectangle(i, j))
+        if i == j:
+            _marginal(ax, part.marginal(i), x[:, i], ranges[i])
+        else:
+            dots = {"color": DENSITY, "markersize": 1.5 * scale, "markeredgewidth": 0, "rasterized": True}
+            ax.plot(x[:, j], x[:, i], "o", alpha=0.35 * scale**0.5, **dots)
+            if components:
+                pair = [j, i]
+                draw_ellipses(ax, weights, means[:, pair], covariances[:, pair][:, :, pair], thickness=scale)
+            ax.set_ylim(*ranges[i])
+        ax.set_xlim(*ranges[j])
+        _label(ax, i, j, names, layout)
+    _remark(figure, result, len(chosen), mixture.dim, dims is None, layout)
+    return axes, layout
+
+
+def _label(ax: Any, i: int, j: int, names: list[str], layout: CornerLayout) -> None:
+    tidy(ax)
+    bottom, left = i == layout.n - 1, j == 0 and i > 0
+    ax.tick_params(labelbottom=bottom, labelleft=left, labelsize=points(7), length=2)
+    ax.locator_params(axis="x", nbins=2 if layout.small else 3)
+    if i != j:
+        ax.locator_params(axis="y", nbins=2 if layout.small else 3)
+    turned = layout.small
+    if bottom:
+        ax.set_xlabel(names[j], color=ink(), fontsize=points(8), rotation=90 if turned else 0)
+        ax.tick_params(axis="x", labelrotation=90 if turned else 0)
+        ax.xaxis.set_label_coords(0.5, -0.42 / layout.panel if turned else -0.26 / layout.panel)
+        ax.xaxis.label.set_verticalalignment("top")
+    if left:
+        ax.set_ylabel(names[i], color=ink(), fontsize=points(8), rotation=0 if turned else 90)
+        ax.yaxis.set_label_coords(-0.42 / layout.panel, 0.5)
+        if turned:
+            ax.yaxis.label.set(horizontalalignment="right", verticalalignment="center")
+    if i == j and layout.n > 1 and (i == 0 or layout.small):
+        # Names run to the right, where nothing is.
+        ax.set_title(names[i], color=ink(), fontsize=points(7), loc="left", pad=2)
+
+
+def _remark(figure: Any, result: Any, shown: int, dim: int, ours: bool, layout: CornerLayout) -> None:
+    parts = ["unconstrained coordinates"] if getattr(result, "model", None) is not None else []
+    if shown < dim and ours:
+        parts.append(f"the {shown} of {dim} in which the components differ most; dims=[...] chooses others")
+    height = layout.size[1]
+    where = {"x": layout.left / layout.size[0], "y": 0.06 / height}
+    figure.text(s=", ".join(parts), **where, color=KNOWN, fontsize=points(7), va="bottom")
 
 
 def _marginal(ax: Any, marginal: Mixture, x: np.ndarray, limits: tuple[float, float]) -> None:
     grid = np.linspace(*limits, 200)
-    ax.hist(x, bins=_BINS, range=limits, density=True, color=DENSITY, alpha=0.2)
+    ax.hist(x, bins=_BINS, range=limits, density=True, histtype="stepfilled", color=DENSITY, alpha=0.2)
     ax.plot(grid, np.exp(np.asarray(marginal.log_prob(grid[:, None]), float)), color=DENSITY, linewidth=1.2)
     ax.set_yticks([])
 
 
-def _chosen(dims: Sequence[int] | None, dim: int) -> list[int]:
+def _chosen(dims: Sequence[int] | None, mixture: Mixture) -> list[int]:
+    dim = mixture.dim
     if dims is None:
-        return list(range(min(dim, _FEW)))
+        return list(range(dim)) if dim <= _MOST else _telling(mixture)
     chosen = [int(d) for d in dims]
     if not 1 <= len(chosen) <= _MOST or len(set(chosen)) < len(chosen):
         raise ValueError(f"dims must name 1 to {_MOST} different coordinates, got {list(dims)}.")
     if not all(0 <= d < dim for d in chosen):
         raise ValueError(f"dims must lie between 0 and {dim - 1}, got {list(dims)}.")
     return chosen
+
+
+def _telling(mixture: Mixture) -> list[int]:
+    """Coordinates with the largest share of variance between components, in their order."""
+    weights, means, total = (np.asarray(a, float) for a in (mixture.weights, mixture.means, mixture.std()))
+    between = weights @ (means - weights @ means) ** 2 / total**2
+    return sorted(np.argsort(-between, kind="stable")[:_FEW].tolist())
 
 
 def _names(result: Any, dims: list[int], labels: Sequence[str] | None) -> list[str]:

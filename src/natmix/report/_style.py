@@ -66,14 +66,43 @@ def figure_of(ax: "Axes") -> "Figure":
     return figure
 
 
+def ink() -> Any:
+    """The colour of words: `INK`, or the user's if matplotlib's was changed."""
+    return _user_s("text.color", INK)
+
+
+def grid_colour() -> Any:
+    """The colour of lines to read values by: `GRID`, or the user's, kept faint."""
+    from matplotlib.colors import to_rgba
+
+    colour = _user_s("grid.color", GRID)
+    return colour if colour == GRID else to_rgba(colour, 0.3)
+
+
+def points(size: float) -> float:
+    """A size of letters, larger or smaller as the user's style has them."""
+    return size * float(_parameters()[0]["font.size"]) / 10
+
+
+def _user_s(parameter: str, ours: str) -> Any:
+    now, default = _parameters()
+    return ours if now[parameter] == default[parameter] else now[parameter]
+
+
+def _parameters() -> tuple[Any, Any]:
+    import matplotlib
+
+    return matplotlib.rcParams, matplotlib.rcParamsDefault
+
+
 def tidy(ax: "Axes") -> None:
     """Quiet frame and ticks, so that the data stand out."""
-    ax.tick_params(colors=INK, labelsize=8, length=3, width=0.6)
-    ax.tick_params(which="minor", colors=INK, labelsize=8)
+    ax.tick_params(colors=ink(), labelsize=points(8), length=3, width=0.6)
+    ax.tick_params(which="minor", colors=ink(), labelsize=points(8))
     for side in ax.spines.values():
-        side.set(color=FRAME, linewidth=0.8)
+        side.set(color=_user_s("axes.edgecolor", FRAME), linewidth=0.8)
     for label in (ax.xaxis.label, ax.yaxis.label):
-        label.set(color=INK, fontsize=9)
+        label.set(color=ink(), fontsize=points(9))
 
 
 def component_colours(number: int) -> np.ndarray:
@@ -93,11 +122,11 @@ def shades(colours: np.ndarray) -> np.ndarray:
 
 def explain(ax: "Axes", title: str, **options: Any) -> None:
     """A legend that keeps back, under a title in grey."""
-    style: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": INK}
+    style: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": ink()}
     legend = ax.legend(title=title, title_fontproperties={"size": 8}, **style, **options)
     legend.get_title().set_color(KNOWN)
 
 
 def name_axes(ax: "Axes", title: str) -> None:
     """A title in the ink of the labels, at the left."""
-    ax.set_title(title, color=INK, fontsize=10, loc="left")
+    ax.set_title(title, color=ink(), fontsize=10, loc="left")

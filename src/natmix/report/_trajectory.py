@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from natmix._result import Result
-from natmix.report._style import COMPONENT, DENSITY, DPI, KNOWN, pyplot, tidy
+from natmix.report._style import COMPONENT, DENSITY, DPI, KNOWN, grid_colour, ink, points, pyplot, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ def plot_trajectory(
     if x == "evaluations":
         below.xaxis.set_major_formatter(_short_number)
     for ax in (above, below):
-        ax.grid(axis="y", color="#e8ecf1", linewidth=0.7)
+        ax.grid(axis="y", color=grid_colour(), linewidth=0.7)
         ax.set_axisbelow(True)
         tidy(ax)
     return above, below
@@ -72,7 +72,7 @@ def _draw_elbo(result: Result, over: np.ndarray, log_evidence: float | None, ax:
     ax.plot(over, smooth, color=DENSITY, linewidth=1.6, label="ELBO")
     if log_evidence is not None:
         ax.axhline(log_evidence, color=KNOWN, linewidth=1, linestyle="--", label="log evidence")
-        ax.legend(loc="lower right", frameon=False, fontsize=8)
+        ax.legend(loc="lower right", frameon=False, fontsize=points(8), labelcolor=ink())
     ax.set(ylabel="ELBO", ylim=_elbo_limits(smooth, log_evidence), xlim=(0, over[-1]))
 
 

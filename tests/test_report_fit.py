@@ -1,0 +1,152 @@
+"""The first picture of a fit, rendered and asked what it shows and whether it can be read."""
+
+import dataclasses
+import itertools
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("agg")
+
+import matplotlib.pyplot as plt
+from test_report import N, blank
+
+from natmix import GMMVI, Mixture, Result
+from natmix._result import Counts, Elbo, Timings
+from natmix.report import plot_corner
+from natmix.report._corner_layout import CornerLayout
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def random_mixture(dim, components=3):
+    rng = np.random.default_rng(0)
+    means = rng.normal(0, 2, (components, dim))
+    return Mixture.diagonal(np.full(components, 1 / components), means, np.ones((components, dim)))
+
+
+def fitted(dim):
+    steps = np.arange(N)
+    trajectory = {
+        "elbo": -1234.5 - 0.05 * np.exp(-steps / 10),
+        "components": 1 + steps // 20,
+        "total_evaluations": 50_000 * (steps + 1),
+        "seconds": 0.1 * (steps + 1),
+    }
+    records = (blank(Elbo), trajectory, blank(Counts), blank(Timings))
+    return Result(random_mixture(dim), *records, "converged", GMMVI.from_codename("samtron"), {}, ())
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("name", ["x", "log_of_a_rate[10]"])
+def test_nothing_overlaps_and_nothing_is_cut_off(dim, name):
+    axes = fitted(dim).plot(labels=[f"{name}{i}" for i in range(dim)], samples=50)
+    assert_readable(axes.figure)
+
+
+def test_twenty_dimensions_can_be_read():
+    axes = fitted(20).plot(labels=[f"theta[{i}]" for i in range(20)], samples=50, components=False)
+    assert axes.shape == (20, 20)
+    assert_readable(axes.figure)
+
+
+def assert_readable(figure):
+    figure.draw_without_rendering()
+    whole = figure.bbox
+    frames = [ax.get_window_extent() for ax in figure.axes]
+    for a, b in itertools.combinations(frames, 2):
+        assert a.overlaps(b) is False or min(_depth(a, b)) < 0.5
+    texts = [t for ax in figure.axes for t in _texts(ax)]
+    boxes = [t.get_window_extent() for t in texts]
+    for text, box in zip(texts, boxes, strict=True):
+        inside = whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
+        assert inside, f"{text.get_text()!r} leaves the figure"
+    for (t, a), (u, b) in itertools.combinations(zip(texts, boxes, strict=True), 2):
+        assert min(_depth(a, b)) < 1, f"{t.get_text()!r} lies on {u.get_text()!r}"
+
+
+def _texts(ax):
+    ticks = [
+        label
+        for axis in (ax.xaxis, ax.yaxis)
+        for tick in axis.get_major_ticks()
+        for label in (tick.label1,)
+        if axis.get_view_interval()[0] <= tick.get_loc() <= axis.get_view_interval()[1]
+    ]
+    found = [ax.xaxis.label, ax.yaxis.label, ax.title, ax._left_title, *ticks]
+    return [t for t in found if t.get_visible() and t.get_text()]
+
+
+def _depth(a, b):
+    """How far two boxes reach into each other, in pixels."""
+    return min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+
+
+def test_the_picture_has_corner_elbo_and_components():
+    result = fitted(4)
+    axes = result.plot()
+    np.testing.assert_array_equal(axes.elbo.lines[0].get_ydata(), result.trajectory["elbo"])
+    np.testing.assert_array_equal(axes.components.lines[0].get_ydata(), result.trajectory["components"])
+    assert axes.components.get_xlabel() == "evaluations of the target"
+    assert len(axes.figure.axes) == 4 * 5 // 2 + 2
+    assert len(axes[2, 1].patches) == 3
+    np.testing.assert_allclose(
+        [p.center for p in axes[2, 1].patches], np.asarray(result.mixture.means)[:, [1, 2]]
+    )
+
+
+def test_traces_can_be_left_out_and_are_where_there_are_none():
+    for result, options in (
+        (fitted(2), {"traces": False}),
+        (dataclasses.replace(fitted(2), trajectory={}), {}),
+    ):
+        axes = result.plot(**options)
+        assert axes.elbo is None
+        assert axes.components is None
+        assert len(axes.figure.axes) == 3
+
+
+def test_options_of_the_traces_are_passed_on():
+    axes = fitted(2).plot(x="seconds", log_evidence=0.0)
+    assert axes.components.get_xlabel() == "seconds"
+    assert axes.elbo.get_legend() is not None
+
+
+def test_beyond_twenty_dimensions_those_are_shown_in_which_components_differ():
+    means = np.zeros((2, 30))
+    telling = [2, 5, 11, 17, 23, 29]
+    means[0, telling] = 4.0
+    mixture = Mixture.diagonal([0.5, 0.5], means, np.ones((2, 30)))
+    axes = plot_corner(mixture, samples=50)
+    assert [axes[-1, j].get_xlabel() for j in range(6)] == [f"x[{d}]" for d in telling]
+    (remark,) = [t.get_text() for t in axes[0, 0].figure.texts]
+    assert "6 of 30" in remark
+    with pytest.raises(ValueError, match="1 to 20"):
+        plot_corner(mixture, dims=range(21))
+
+
+def test_words_take_the_colour_and_size_of_the_user_s_style():
+    with plt.style.context("dark_background"), mpl.rc_context({"font.size": 20}):
+        axes = fitted(2).plot(samples=50)
+        assert axes[1, 0].xaxis.label.get_color() == "white"
+        assert axes.elbo.yaxis.label.get_fontsize() == pytest.approx(18)
+    assert fitted(2).plot(samples=50).elbo.yaxis.label.get_color() != "white"
+
+
+@pytest.mark.parametrize("n", range(1, 21))
+def test_traces_keep_clear_of_the_corner(n):
+    layout = CornerLayout(n, 8, traces=True)
+    panels = [layout.rectangle(i, j) for i in range(n) for j in range(i + 1)]
+    for x, y, wide, high in layout.trace_rectangles():
+        assert wide > 0
+        assert high > 0
+        assert x + wide <= 1
+        assert y + high <= 1
+        for left, low, w, h in panels:
+            apart = left + w <= x or x + wide <= left or low + h <= y or y + high <= low
+            assert apart
