@@ -24,7 +24,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python benchmarks/posteriors", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS), metavar="NAME")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--limit", type=int, help="run natmix alone, with so many evaluations at most")
+    parser.add_argument(
+        "--limit", type=int, default=0, help="evaluations natmix may make in a fit (0: as many as it wants)"
+    )
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write posteriors.csv and posteriors.md")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -41,21 +43,20 @@ def main() -> int:
     return 0
 
 
-def _seed(problem: Problem, truth: Truth, seed: int, limit: int | None) -> list[Row]:
+def _seed(problem: Problem, truth: Truth, seed: int, limit: int) -> list[Row]:
     """natmix first: its evaluations are what the others get."""
     found: list[Row] = [] if limit else exact_rows(problem, truth, seed)
 
     def keep(outcome: Outcome) -> None:
-        new = rows_of(problem, truth, seed, outcome)
+        new = rows_of(problem, truth, seed, limit, outcome)
         found.extend(new)
         for row in new:
             print("  " + row.line(), flush=True)
 
-    first = ours.run(problem, seed, limit)
+    first = ours.run(problem, seed, limit or None)
     keep(first)
-    if limit is None:
-        keep(normal.run(problem, seed, first.evaluations))
-        keep(paths.run(problem, seed, first.evaluations))
+    keep(normal.run(problem, seed, first.evaluations))
+    keep(paths.run(problem, seed, first.evaluations))
     return found
 
 
@@ -68,7 +69,7 @@ def _write(folder: Path, name: str, found: list[Row], truth: Truth) -> None:
             kept = [Row.read(line) for line in csv.DictReader(file)]
     rows = {row.key: row for row in kept + found}
     order = list(PROBLEMS)
-    every = sorted(rows.values(), key=lambda row: order.index(row.problem))
+    every = sorted(rows.values(), key=lambda row: (order.index(row.problem), row.limit))
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()

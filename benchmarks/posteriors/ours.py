@@ -27,7 +27,7 @@ def run(problem: Problem, seed: int, max_evaluations: int | None = None) -> Outc
         corrected = np.asarray(resampled(result, POOL, POOL, seed), float)
     seconds = time.perf_counter() - started
     return Outcome(
-        "natmix" if max_evaluations is None else f"natmix, at most {max_evaluations:,}",
+        "natmix",
         result.counts.evaluations + POOL,
         seconds,
         np.asarray(result.mixture.sample(seed + 1000, POOL), float),

@@ -19,6 +19,7 @@ class Row:
         method: its name.
         draws: "raw" or "corrected"
         seed: of the run.
+        limit: of natmix's evaluations in the fit; 0 if it stopped by itself.
         evaluations: of the target, for raw samples and their correction together.
         seconds: of both.
         mean_error: the largest error of a mean in true standard deviations.
@@ -36,6 +37,7 @@ class Row:
     method: str
     draws: str
     seed: int
+    limit: int
     evaluations: int
     seconds: float
     mean_error: float
@@ -55,9 +57,9 @@ class Row:
         return cls(**{name: kinds[name](line[name]) for name in FIELDS})  # type: ignore[operator]
 
     @property
-    def key(self) -> tuple[str, str, str, int]:
+    def key(self) -> tuple[str, int, str, str, int]:
         """What no two rows have in common."""
-        return self.problem, self.method, self.draws, self.seed
+        return self.problem, self.limit, self.method, self.draws, self.seed
 
     def written(self) -> dict[str, Any]:
         """As text, floats with four digits."""
@@ -77,7 +79,7 @@ class Row:
 FIELDS = [f.name for f in dataclasses.fields(Row)]
 
 
-def rows_of(problem: Problem, truth: Truth, seed: int, o: Outcome) -> list[Row]:
+def rows_of(problem: Problem, truth: Truth, seed: int, limit: int, o: Outcome) -> list[Row]:
     """Raw samples, and corrected ones."""
     model, out = problem.compiled(), []
     for draws, x, weights in (("raw", o.raw, None), ("corrected", o.corrected, o.weights)):
@@ -89,6 +91,7 @@ def rows_of(problem: Problem, truth: Truth, seed: int, o: Outcome) -> list[Row]:
                 method=o.method,
                 draws=draws,
                 seed=seed,
+                limit=limit,
                 evaluations=o.evaluations,
                 seconds=o.seconds,
                 mean_error=found.mean,
@@ -111,7 +114,7 @@ def exact_rows(problem: Problem, truth: Truth, seed: int, n: int = 20_000) -> li
         return []
     found = errors(problem.exact(np.random.default_rng(seed), n), None, truth)
     nan = float("nan")
-    return [Row(problem.name, EXACT, "raw", seed, 0, 0.0, *found, nan, nan, nan, nan, "", 0, nan)]
+    return [Row(problem.name, EXACT, "raw", seed, 0, 0, 0.0, *found, nan, nan, nan, nan, "", 0, nan)]
 
 
 EXACT = "independent samples of the posterior"

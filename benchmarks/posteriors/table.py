@@ -27,20 +27,30 @@ def markdown(rows: list[Row], before: str, name: str, truth: Truth) -> str:
 
 
 def _block(rows: list[Row], name: str, truth: Truth) -> list[str]:
-    seeds = len({r.seed for r in rows})
     error = f" ± {truth.log_evidence_se:.3f}" if truth.log_evidence_se else ""
     lines = [
         f"### {PROBLEMS[name]().title} (`{name}`)",
         "",
-        f"Truth: {truth.source}. log Z = {truth.log_evidence:.3f}{error}. Medians of {seeds} "
-        "seeds, and in brackets the worst.",
-        "",
-        _HEAD,
+        f"Truth: {truth.source}. log Z = {truth.log_evidence:.3f}{error}.",
     ]
-    kinds = list(dict.fromkeys((r.method, r.draws) for r in rows))
-    lines += [_line([r for r in rows if (r.method, r.draws) == kind]) for kind in kinds]
+    for limit in sorted({r.limit for r in rows}):
+        lines += _part([r for r in rows if r.limit == limit], limit)
     versions = ", ".join(f"{p} {version(p)}" for p in ("natmix", "jax", "numpyro", "blackjax"))
     return [*lines, "", f"{versions}, Python {platform.python_version()}, float64."]
+
+
+def _part(rows: list[Row], limit: int) -> list[str]:
+    seeds = len({r.seed for r in rows})
+    budget = f"natmix limited to {limit:,} evaluations" if limit else "natmix stops by itself"
+    kinds = list(dict.fromkeys((r.method, r.draws) for r in rows))
+    return [
+        "",
+        f"{budget}, {seeds} seed{'s' if seeds > 1 else ''}"
+        + (" (median, and in brackets the worst):" if seeds > 1 else ":"),
+        "",
+        _HEAD,
+        *(_line([r for r in rows if (r.method, r.draws) == kind]) for kind in kinds),
+    ]
 
 
 def _line(rows: list[Row]) -> str:
@@ -69,13 +79,14 @@ def _line(rows: list[Row]) -> str:
 
 
 def _far(values: list[float], digits: int = 3) -> str:
-    worst = max(values, key=abs)
-    return f"{np.median(values):.{digits}f} ({worst:.{digits}f})"
+    worst = f" ({max(values, key=abs):.{digits}f})" if len(values) > 1 else ""
+    return f"{np.median(values):.{digits}f}{worst}"
 
 
 def _ratio(rows: list[Row]) -> str:
     ratios = [r.sd_ratio for r in rows]
-    return f"{np.median(ratios):.3f} ({max(ratios, key=lambda r: abs(np.log(r))):.3f})"
+    worst = max(ratios, key=lambda r: abs(np.log(r)))
+    return f"{np.median(ratios):.3f}" + (f" ({worst:.3f})" if len(ratios) > 1 else "")
 
 
 def _words(rows: list[Row]) -> str:
