@@ -31,4 +31,5 @@ def stan_reason(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{' '.join(text.split()).rstrip('.')}."
+    text = " ".join(text.split()).rstrip(".")
+    return text if text.endswith("?") else f"{text}."

@@ -114,10 +114,12 @@ def _package() -> Path:
 def _stanc(stan: Path, program: Program, file: Path, *options: str) -> str:
     """What stanc writes about a program."""
     code = hashlib.sha256(program.code.encode()).hexdigest()[:16]
-    include = file.parent if program.path is None else program.path.parent
     command: list[str | Path] = [stan / "stanc", f"--name=natmix_{code}", f"--filename-in-msg={file.name}"]
-    command += [f"--include-paths={include}", *options, file]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if program.path is not None:
+        command.append(f"--include-paths={program.path.parent}")
+    # stanc writes its arguments into what it generates, so none of them names the temporary folder.
+    command += [*options, file.name]
+    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"The Stan program does not compile: {compiler_reason(done.stderr)}")
     return done.stdout
