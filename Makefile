@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 
-.PHONY: demo test test-slow lint references bench bench-gpu bench-posteriors tutorials clean
+.PHONY: demo test test-slow test-stan lint references bench bench-gpu bench-posteriors tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -19,6 +19,10 @@ lint: $(VENV)/.dev ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test-stan: $(VENV)/.stan ## Stan programs: tests and tutorial (needs a C++ compiler)
+	$(BIN)/pytest tests/test_stan.py
+	$(BIN)/python docs/tutorials/stan_period.py
 
 tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results
 	set -e; for script in docs/tutorials/*.py; do echo "== $$script"; $(BIN)/python $$script; done
@@ -52,6 +56,10 @@ $(VENV)/.plot: $(VENV)/.created pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.stan: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[stan]'
 	@touch $@
 
 $(VENV)/.reference: $(VENV)/.created pyproject.toml

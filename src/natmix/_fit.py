@@ -68,10 +68,10 @@ def fit(
         target: a JAX function of one point [D] (or of points [N, D]) giving the log density, or (log
             density, gradient); with a first argument named ``key`` it may be stochastic. A function
             JAX cannot trace is called on the host. Or a `JaxTarget` or `HostTarget`, or a NumPyro or
-            PyMC model.
+            PyMC model, or a Stan program or its path (with `models.StanModel` for its options).
         dim: D; not needed for a target that knows it.
         model_args: the arguments of a NumPyro model (data among them).
-        model_kwargs: its keyword arguments.
+        model_kwargs: its keyword arguments, or the data of a Stan program.
         position: for a log density of a pytree of arrays: one such, where to look first.
         bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
             ``position`` by name, ``{"x": (0, 1)}``. The fit is in unconstrained coordinates.

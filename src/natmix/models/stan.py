@@ -27,8 +27,9 @@ class StanModel(AbstractModel):
 
     It is compiled to C++ (about a minute, once: the result is kept) by BridgeStan where that is installed
     with the sources of Stan, otherwise by what the package httpstan brings along. Log densities hold all
-    constants, those that ``~`` may drop too, so that the evidence is right. A point that the program
-    rejects has density zero.
+    constants, those that ``~`` may drop too, so that the evidence is right, if all parameters
+    have priors (``~ uniform(0, 2)``: bounds alone do not integrate to one). A point that the program rejects
+    has density zero. Variables of size zero are left out.
 
     Args:
         program: the code, or the path of a ``.stan`` file.
