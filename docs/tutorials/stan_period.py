@@ -46,8 +46,8 @@ DAY = np.array([0.6, 2.6, 3.0, 10.0, 12.0, 18.6])
 VELOCITY = np.array([6.1, -3.2, -3.0, -2.7, 5.4, -4.7])
 ERROR = 2.0
 
-# Without "period ~ uniform(3, 9)" the samples would be the same, but Stan's density, and so the evidence, six times
-# as large: bounds alone are no prior that integrates to one.
+# Without "period ~ uniform(3, 9)" the samples would be the same, but Stan's density, and so the evidence,
+# six times as large: bounds alone are no prior that integrates to one.
 
 # The program and its data. Stan's gradients are used; the fit begins with climbs from several points.
 data = {"N": 6, "day": DAY, "velocity": VELOCITY, "error": ERROR, "next_day": 24.0}
