@@ -5,6 +5,7 @@ from natmix.diagnostics._diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
 from natmix.diagnostics._missed import Hunt, MissedMode, hunt
 from natmix.diagnostics._modes import Mode, group, modes
 from natmix.diagnostics._pareto import Smoothed, pareto_smooth, reliable_below
+from natmix.diagnostics._simulation import ParameterCheck, SimulationCheck, simulation_check
 
 __all__ = [
     "HIDDEN_SHARE",
@@ -14,6 +15,8 @@ __all__ = [
     "MissedMode",
     "Missing",
     "Mode",
+    "ParameterCheck",
+    "SimulationCheck",
     "Smoothed",
     "agreement",
     "diagnose",
@@ -22,4 +25,5 @@ __all__ = [
     "modes",
     "pareto_smooth",
     "reliable_below",
+    "simulation_check",
 ]

@@ -10,6 +10,7 @@ from natmix.report._fit_2d import plot_fit_2d
 from natmix.report._marginals import plot_marginals
 from natmix.report._overview import plot_overview
 from natmix.report._planar_robot import plot_planar_robot
+from natmix.report._ranks import plot_ranks
 from natmix.report._talos import plot_talos
 from natmix.report._trajectory import plot_trajectory
 
@@ -25,6 +26,7 @@ __all__ = [
     "plot_marginals",
     "plot_overview",
     "plot_planar_robot",
+    "plot_ranks",
     "plot_talos",
     "plot_trajectory",
 ]

@@ -1,0 +1,63 @@
+"""Simulations by the user's own functions."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey, Scalar
+from natmix.models.pytree import PytreeModel
+from natmix.simulators._base import AbstractSimulator, Simulated, SimulatedModel
+
+
+class FunctionSimulator(AbstractSimulator):
+    """Any model.
+
+    Args:
+        log_density: of (parameters, data): log prior plus log likelihood.
+        simulate: from a key to (parameters, data), pytrees of arrays, drawn from prior and model.
+        bounds: of the parameters, as `natmix.fit` takes them.
+    """
+
+    def __init__(
+        self,
+        log_density: Callable[[Any, Any], Any],
+        simulate: Callable[[PRNGKey], tuple[Any, Any]],
+        bounds: Any = None,
+    ) -> None:
+        if not callable(log_density) or not callable(simulate):
+            raise ValueError(
+                "Give two functions: log_density(parameters, data), and simulate(key) that returns "
+                "(parameters, data)."
+            )
+        self._log_density, self._simulate, self._bounds = log_density, simulate, bounds
+
+    def simulations(self, key: PRNGKey, number: int) -> Iterator[Simulated]:
+        like: PytreeModel | None = None
+        for one in jax.random.split(key, number):
+            truth, data = self._drawn(one)
+            if like is None:
+                like, joint = self._first(truth)
+            region = like.start(one)
+            yield Simulated(jax.tree.map(np.asarray, truth), SimulatedModel(joint, data, like, region))
+
+    def _drawn(self, key: PRNGKey) -> tuple[Any, Any]:
+        out = self._simulate(key)
+        if not isinstance(out, tuple) or len(out) != 2:
+            raise ValueError("simulate(key) must return a pair (parameters, data).")
+        return out
+
+    def _first(self, truth: Any) -> tuple[PytreeModel, Callable[[Any, Float[Array, " D"]], Scalar]]:
+        """The model's shape from the first parameters, and its log density for any data."""
+        position = jax.tree.map(lambda a: np.asarray(a, float), truth)
+
+        def given(data: Any) -> PytreeModel:
+            return PytreeModel(lambda parameters: self._log_density(parameters, data), position, self._bounds)
+
+        def joint(data: Any, x: Float[Array, " D"]) -> Scalar:
+            return given(data).log_density(jnp.asarray(x))
+
+        return given(None), joint
