@@ -45,6 +45,7 @@ MODELS = (
     "funnel",
 )
 DIM = 10
+_OPEN, _CLOSE = "<!-- table -->", "<!-- end of table -->"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,6 +198,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def _cell(runs: list[dict[str, Any]]) -> str:
+    """The file's rows are text."""
     if not runs:
         return ""
     good = [r for r in runs if r["evaluations_to_mark"] != ""]
@@ -214,11 +216,16 @@ def main() -> None:
     names = [*VECTORS, *MODELS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write starts.csv")
+    parser.add_argument(
+        "--write", type=Path, metavar="FOLDER", help="write starts.csv and the table in starts.md"
+    )
+    parser.add_argument("--only-table", type=Path, metavar="FOLDER", help="the table from the rows there")
     options = parser.parse_args()
+    if options.only_table:
+        _write(options.only_table, [])
+        return
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
-    found: list[dict[str, Any]] = []
     for problem in options.only:
         runs = []
         for start in FOR_VECTORS if problem in VECTORS else FOR_MODELS:
@@ -227,22 +234,29 @@ def main() -> None:
                 r = runs[-1]
                 numbers = f"ELBO {r.elbo:11.4f} {r.evaluations:10,} {r.seconds:6.1f} s"
                 print(f"{problem:24} {start:24} {seed} {numbers} {r.stopped[:80]}", flush=True)
-        found += rows(runs)
+        found = rows(runs)
+        print(table(found))
         if options.write is not None:
-            _write(options.write / "starts.csv", found, problem)
-    print(table(found))
+            _write(options.write, found)
 
 
-def _write(path: Path, found: list[dict[str, Any]], problem: str) -> None:
-    """Replace a problem's rows in the file."""
+def _write(folder: Path, found: list[dict[str, Any]]) -> None:
+    """Replace the rows of the same problems in the file, and the table in the text."""
+    path, text = folder / "starts.csv", folder / "starts.md"
+    new = {r["problem"] for r in found}
     kept: list[dict[str, Any]] = []
     if path.is_file():
         with path.open(newline="") as file:
-            kept = [r for r in csv.DictReader(file) if r["problem"] != problem]
+            kept = [r for r in csv.DictReader(file) if r["problem"] not in new]
+    names = [*VECTORS, *MODELS]
+    every = sorted(kept + found, key=lambda r: names.index(r["problem"]))
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
-        writer.writerows(kept + [r for r in found if r["problem"] == problem])
+        writer.writerows(every)
+    before = text.read_text() if text.is_file() else f"{_OPEN}\n{_CLOSE}\n"
+    head, rest = before.split(_OPEN, 1)
+    text.write_text(f"{head}{_OPEN}\n{table(every)}\n{_CLOSE}{rest.split(_CLOSE, 1)[1]}")
 
 
 if __name__ == "__main__":

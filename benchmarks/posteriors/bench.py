@@ -28,6 +28,9 @@ def main() -> int:
         "--limit", type=int, default=0, help="evaluations natmix may make in a fit (0: as many as it wants)"
     )
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write posteriors.csv and posteriors.md")
+    parser.add_argument(
+        "--only-table", type=Path, metavar="FOLDER", help="write posteriors.md from the rows there"
+    )
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
@@ -36,10 +39,12 @@ def main() -> int:
         started = time.perf_counter()
         truth = problem.truth(problem)
         print(f"\n{problem.title}: {truth.source} ({time.perf_counter() - started:.0f} s)", flush=True)
-        for seed in options.seeds:
+        for seed in [] if options.only_table else options.seeds:
             found = _seed(problem, truth, seed, options.limit)
             if options.write is not None:
                 _write(options.write, name, found, truth)
+        if options.only_table:
+            _write(options.only_table, name, [], truth)
     return 0
 
 

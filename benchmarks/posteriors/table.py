@@ -11,8 +11,8 @@ from posteriors.row import EXACT, Row
 
 _OPEN, _CLOSE = "<!-- {} -->", "<!-- end of {} -->"
 _HEAD = (
-    "| method | samples | evaluations | seconds | error of means | ratio of sd | ELBO - log Z | log Z error "
-    "| k-hat | natmix says |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---|"
+    "| method | samples | evaluations | error of means | ratio of sd | ELBO - log Z | log Z error "
+    "| k-hat | natmix says |\n|---|---|---:|---:|---:|---:|---:|---:|---|"
 )
 
 
@@ -56,10 +56,9 @@ def _part(rows: list[Row], limit: int) -> list[str]:
 def _line(rows: list[Row]) -> str:
     first = rows[0]
     if first.method == EXACT:
-        return f"| {EXACT} | 20,000 | | | {_far([r.mean_error for r in rows])} | {_ratio(rows)} | | | | |"
+        return f"| {EXACT} | 20,000 | | {_far([r.mean_error for r in rows])} | {_ratio(rows)} | | | | |"
     raw = first.draws == "raw"
     evaluations = f"{np.median([r.evaluations for r in rows]):,.0f}" if raw else ""
-    seconds = f"{np.median([r.seconds for r in rows]):.0f}" if raw else ""
     share = ""
     if np.isfinite(first.smallest_share):
         share = f", smaller half {np.median([r.smallest_share for r in rows]):.2f}"
@@ -67,7 +66,6 @@ def _line(rows: list[Row]) -> str:
         first.method if raw else "",
         first.draws + share,
         evaluations,
-        seconds,
         _far([r.mean_error for r in rows]),
         _ratio(rows),
         _far([r.elbo_error for r in rows]) if raw else "",
