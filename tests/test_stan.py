@@ -261,6 +261,13 @@ def test_flat_names_become_arrays():
 
 
 def test_the_reason_of_a_compiler_is_found():
+    rule = "-" * 49
+    cited = f"Semantic error in 'a.stan', line 2, column 4 to column 5:\n  {rule}\n 2: x\n    ^\n  {rule}\n\n"
+    where = "Semantic error in 'a.stan', line 2, column 4 to column 5"
+    for after in ("", "\n", "\nmake: *** [a.so] Error 1\n"):
+        assert compiler_reason(f"stderr:\n{cited}Identifier 'x' not in scope.{after}") == (
+            f"{where}: Identifier 'x' not in scope."
+        )
     assert compiler_reason("In file a.cpp:\na.cpp:3:1: error: no such type\n more") == (
         "a.cpp:3:1: error: no such type."
     )

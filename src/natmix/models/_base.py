@@ -45,6 +45,10 @@ class AbstractModel(abc.ABC):
     def constrain(self, x: Points) -> Any:
         """The model's own variables, samples first."""
 
+    def unconstrain(self, values: Any) -> Points:
+        """Vectors for the model's own variables, samples first: the inverse of `constrain`."""
+        raise ValueError(f"{type(self).__name__} cannot do this: give vectors in unconstrained coordinates.")
+
     @abc.abstractmethod
     def start(self, key: PRNGKey) -> Start | None:
         """Where to look first; None if the model does not know."""

@@ -73,6 +73,21 @@ class NumpyroModel(AbstractModel):
         values = jax.vmap(lambda row: self._finished(self._one(row)))(jnp.asarray(x))
         return {name: np.asarray(value) for name, value in values.items() if name not in self.observed}
 
+    def unconstrain(self, values: dict[str, Any]) -> Points:
+        """Vectors for latent variables by name; others are not looked at."""
+        _numpyro()
+        from numpyro.infer.util import unconstrain_fn
+
+        lacking = [name for name in self._latent if name not in values]
+        if lacking:
+            raise ValueError(f"The draws lack the model's variable {lacking[0]!r}.")
+
+        def vector(latent: dict[str, Array]) -> Float[Array, " D"]:
+            free = unconstrain_fn(self._model, self._args, self._kwargs, latent)
+            return ravel_pytree({name: free[name] for name in sorted(free)})[0]
+
+        return jax.vmap(vector)({name: jnp.asarray(values[name]) for name in self._latent})
+
     def start(self, key: PRNGKey) -> Start | None:
         """Mean and spread of the prior in unconstrained coordinates; None for a prior without samples."""
         numpyro = _numpyro()

@@ -63,6 +63,14 @@ class PytreeModel(AbstractModel):
     def constrain(self, x: Points) -> Any:
         return jax.tree.map(np.asarray, jax.vmap(self._one)(jnp.asarray(x)))
 
+    def unconstrain(self, values: Any) -> Points:
+        """Vectors for positions, leaves with samples first."""
+        tree = jax.tree.map(lambda a: jnp.asarray(a, self._dtype), values)
+        flat = np.asarray(jax.vmap(lambda one: ravel_pytree(one)[0])(tree), float)
+        if flat.shape[1:] != (self.dim,):
+            raise ValueError(f"The draws have {flat.shape[1]} numbers each, the position {self.dim}.")
+        return self._bounds.unconstrain(flat)
+
     def start(self, key: PRNGKey) -> Start | None:
         """Around the position given, one unit wide."""
         return Start(self._bounds.unconstrain(self._centre), np.ones(self.dim))

@@ -21,8 +21,11 @@ class BridgeStanBackend(AbstractBackend):
         file = program.path
         if file is None or "#include" not in program.code:
             file = cached_file(program.code.encode(), "program.stan")
+        options = [f"--include-paths={file.parent}", f"--filename-in-msg={(program.path or file).name}"]
         try:
-            library = bridgestan.compile_model(file, stanc_args=[f"--include-paths={file.parent}"])
+            library = bridgestan.compile_model(file, stanc_args=options)
+        except FileNotFoundError as error:
+            raise RuntimeError(f"BridgeStan compiles by make and a C++ compiler: {error}.") from error
         except RuntimeError as error:
             raise ValueError(f"The Stan program does not compile: {compiler_reason(str(error))}") from error
         try:

@@ -5,7 +5,7 @@ import re
 _STANC = re.compile(
     r"^(?P<what>\w+ error in .*?)(?:, parsing error)?:?\s*$"
     r".*?^\s*-{10,}.*?^\s*-{10,}\s*$\s*"  # the lines it cites
-    r"(?P<why>.*?)\s*(?:\n\s*\n|\Z)",
+    r"(?P<why>.*?)\s*(?:\n\s*\n|\nmake|\Z)",
     re.DOTALL | re.MULTILINE,
 )
 

@@ -37,11 +37,6 @@ class Program(NamedTuple):
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"The Stan program {str(path)!r} cannot be read: {error}.") from None
 
-    @property
-    def label(self) -> str:
-        """What messages call it."""
-        return "the Stan program" if self.path is None else self.path.name
-
 
 def is_program(target: Any) -> bool:
     """Whether it is the code of a Stan program, or the path of one."""
