@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,7 @@ from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 from natmix._atomic import replacing
-
-VARIABLE = "NATMIX_CACHE"
+from natmix._cache import cache_base
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,7 @@ class Reference:
 
 def cache_directory() -> Path:
     """``$NATMIX_CACHE/references``, else ``$XDG_CACHE_HOME/natmix/references``, else below ``~/.cache``."""
-    own = os.environ.get(VARIABLE)
-    if own:
-        return Path(own) / "references"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "natmix" / "references"
+    return cache_base() / "references"
 
 
 def save(

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from natmix._atomic import replacing
+from natmix._cache import cache_base
 
 
 def cached_file(content: bytes, name: str) -> Path:
@@ -18,9 +19,7 @@ def cached_file(content: bytes, name: str) -> Path:
 
 def folder(key: str) -> Path:
     """``stan/key`` in natmix's cache (``NATMIX_CACHE``); a temporary folder if that cannot be written."""
-    from natmix.references import cache_directory
-
-    path = cache_directory().parent / "stan" / key
+    path = cache_base() / "stan" / key
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError:
