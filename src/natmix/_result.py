@@ -169,6 +169,22 @@ class Result:
 
         return diagnosed(self, samples, search, seed)
 
+    def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
+        """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.
+
+        Unlike importance sampling it does not need a mixture that covers the target's tails
+        (``python benchmarks/bridge.py`` compares the two). Draws of `resample` will not do.
+
+        Args:
+            draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` gives them, or vectors
+                in the mixture's coordinates, [N, D]; several chains as [C, N, ...].
+            samples: fresh samples of the mixture to evaluate besides those behind the ELBO.
+            seed: of these.
+        """
+        from natmix.diagnostics._bridge import bridge
+
+        return bridge(self, draws, samples, seed)
+
     def sample(self, n: int = 1, *, seed: int = 0) -> Any:
         """Samples of the mixture, [n, D]; of a model its own variables, constrained, samples first."""
         return self._named(self.mixture.sample(seed, n))

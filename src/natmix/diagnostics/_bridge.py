@@ -1,0 +1,81 @@
+"""`Result.bridge`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from natmix._bridge import FEWEST_DRAWS, bridged
+from natmix._evaluate import _log_density, evaluated_draws
+from natmix.mixture import Estimate
+from natmix.models import AbstractModel
+
+if TYPE_CHECKING:
+    from natmix._result import Result
+
+
+def bridge(result: "Result", draws: Any, samples: int, seed: int) -> Estimate:
+    """The log evidence, from the target's draws and the mixture's."""
+    if result.target is None:
+        raise ValueError("This result does not know its target, which bridge() has to evaluate.")
+    x = _chains(result.model, draws, result.mixture.dim)
+    own = result.draws
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(np.uint32(seed)), 11))
+    if samples:
+        fresh = evaluated_draws(result.mixture, result.target, keys[0], samples)
+        own = fresh if own is None else own.joined(fresh)
+    if own is None or len(own) < FEWEST_DRAWS:
+        raise ValueError("There are too few samples of the mixture: ask for some, as in samples=2000.")
+    _check(own.log_target, "the mixture's samples", zeros=True)
+    flat = jnp.asarray(x.reshape(-1, x.shape[-1]), result.mixture.dtype)
+    log_target = np.asarray(_log_density(result.target, keys[1], flat), float)
+    _check(log_target, "the draws", zeros=False)
+    at_target = log_target - np.asarray(result.mixture.log_prob(flat), float)
+    return bridged(at_target.reshape(x.shape[:2]), own.log_ratio)
+
+
+def _check(log_target: Float[np.ndarray, " N"], where: str, *, zeros: bool) -> None:
+    invalid = float(np.mean(~(log_target < np.inf)))
+    zero = float(np.mean(log_target == -np.inf))
+    if invalid:
+        raise ValueError(f"The log density is NaN or +inf at {invalid:.1%} of {where}.")
+    if zero and not zeros:
+        raise ValueError(
+            f"The density is zero at {zero:.1%} of {where}: are they draws of this target, in the mixture's "
+            "(unconstrained) coordinates?"
+        )
+
+
+def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarray, "C N D"]:
+    """Vectors, chains first."""
+    if isinstance(draws, Mapping) or not hasattr(draws, "ndim"):
+        if model is None:
+            raise ValueError(f"Give the draws as an array [N, {dim}], got {type(draws).__name__}.")
+        draws = _vectors(model, draws)
+    x = np.asarray(draws, float)
+    x = x[None] if x.ndim == 2 else x
+    if x.ndim != 3 or x.shape[2] != dim:
+        raise ValueError(
+            f"The draws must have shape [N, {dim}], or [C, N, {dim}] for several chains, got {list(x.shape)}."
+        )
+    if x.shape[0] * x.shape[1] < FEWEST_DRAWS:
+        raise ValueError(f"At least {FEWEST_DRAWS} draws are needed, got {x.shape[0] * x.shape[1]}.")
+    if not np.isfinite(x).all():
+        raise ValueError("Some draws are not finite.")
+    return x
+
+
+def _vectors(model: AbstractModel, draws: Any) -> np.ndarray:
+    """Of variables by name, [N, D] or [C, N, D]."""
+    if isinstance(draws, Mapping):
+        one = model.constrain(np.zeros((1, model.dim)))
+        shapes = {name: np.ndim(value) for name, value in one.items() if name in draws}
+        chained = [name for name, ndim in shapes.items() if np.ndim(draws[name]) == ndim + 1]
+        if chained:
+            count = np.shape(draws[chained[0]])[:2]
+            joined = {name: np.reshape(draws[name], (-1, *np.shape(draws[name])[2:])) for name in shapes}
+            return np.asarray(model.unconstrain(joined)).reshape(*count, model.dim)
+    return np.asarray(model.unconstrain(draws))
