@@ -33,7 +33,7 @@ def random_mixture(dim, components=3):
 def fitted(dim):
     steps = np.arange(N)
     trajectory = {
-        "elbo": -1234.5 - 0.05 * np.exp(-steps / 10),
+        "elbo": -1234.5 - 0.01 * np.exp(-steps / 10),
         "components": 1 + steps // 20,
         "total_evaluations": 50_000 * (steps + 1),
         "seconds": 0.1 * (steps + 1),

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from natmix.diagnostics import SimulationCheck, simulation_check
-from natmix.diagnostics._uniformity import anderson_darling, holm, ranks_among, symmetry
+from natmix.diagnostics._uniformity import anderson_darling, holm, ranks_among, symmetry, width
 
 numpyro = pytest.importorskip("numpyro")
 dist = numpyro.distributions
@@ -118,6 +118,17 @@ def test_symmetry_keeps_its_level_and_sees_a_shift():
     assert symmetry(stats.beta.rvs(2, 1, size=50, random_state=2)).p_value < 1e-3
 
 
+def test_width_keeps_its_level_and_looks_at_width_alone():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((1000, 20))
+    for shift in (0.0, 2.0):
+        right = np.array([width(stats.norm.cdf(row + shift)).p_value for row in z])
+        assert stats.kstest(right, "uniform").pvalue > 1e-3
+    narrow = stats.norm.cdf(2 * z[0])
+    assert width(narrow).statistic == pytest.approx(19 * np.var(2 * z[0], ddof=1))
+    assert width(narrow).p_value == pytest.approx(2 * stats.chi2(19).sf(19 * np.var(2 * z[0], ddof=1)))
+
+
 def test_holm_rejects_step_by_step():
     p = np.array([0.01, 0.04, 0.03, 0.005])
     np.testing.assert_array_equal(holm(p, 0.05), [True, False, False, True])
@@ -153,6 +164,24 @@ def test_the_bias_said_to_be_visible_is():
         z[:, 0] += visible
         seen += any(p.name == "x[0]" for p in of_places(stats.norm.cdf(z)).flagged)
     assert 0.7 < seen / 200 < 0.92
+
+
+def test_the_width_said_to_be_visible_is():
+    rng = np.random.default_rng(2)
+    factor = of_places(rng.random((50, 4))).visible_spread
+    seen = 0
+    for _ in range(200):
+        z = rng.standard_normal((50, 4))
+        z[:, 0] *= factor
+        seen += any(p.name == "x[0]" for p in of_places(stats.norm.cdf(z)).flagged)
+    assert 0.7 < seen / 200 < 0.92
+
+
+def test_other_shapes_are_flagged_too():
+    z = np.where(np.random.default_rng(3).random((200, 1)) < 0.5, -1.0, 1.0)
+    (p,) = of_places(stats.norm.cdf(z + 0.05 * np.random.default_rng(4).standard_normal(z.shape))).parameters
+    assert p.misshapen
+    assert not p.biased
 
 
 # When something goes wrong ------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import ndtri
+from scipy.special import chdtri, ndtri
 
 from natmix._arguments import run_key
 from natmix._limits import is_number
 from natmix.diagnostics._simulation_progress import SimulationProgress
-from natmix.diagnostics._uniformity import anderson_darling, holm, ranks_among, symmetry
+from natmix.diagnostics._uniformity import anderson_darling, holm, ranks_among, symmetry, width
 from natmix.mixture import Estimate
 from natmix.models._base import coordinate_names
 from natmix.models.pytree import leaf_name
@@ -45,25 +45,34 @@ class ParameterCheck(NamedTuple):
         uniformity: p-value of Anderson and Darling's test that the ranks are uniform.
         symmetry: p-value of Wilcoxon's signed-rank test that they lie evenly on both sides of the middle, as
             they do without a bias. (Yao et al. compare u and 1 - u by Kolmogorov and Smirnov's distance.)
+        width: p-value of the chi-squared test that they scatter as they should.
         bias: how far truths lie above the draws on average, in standard deviations of the posterior: the mean
             of z, the normal quantiles of the ranks. Right is 0.
         spread: the standard deviation of z. Right is 1; larger if the approximation is too narrow.
         biased: whether the symmetry is rejected.
+        mistaken_width: whether the width is rejected.
         misshapen: whether the uniformity is rejected.
     """
 
     name: str
     uniformity: float
     symmetry: float
+    width: float
     bias: Estimate
     spread: Estimate
     biased: bool
+    mistaken_width: bool
     misshapen: bool
 
     @property
     def flagged(self) -> bool:
         """Whether anything is wrong."""
-        return self.biased or self.misshapen
+        return self.biased or self.mistaken_width or self.misshapen
+
+    @property
+    def p_value(self) -> float:
+        """The least of the three."""
+        return min(self.uniformity, self.symmetry, self.width)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,21 +110,23 @@ class SimulationCheck:
         if self.fits < FEWEST_FITS:
             raise ValueError(f"There are ranks of {self.fits} fits; tests need at least {FEWEST_FITS}.")
         columns = self.places.T
-        uniform = np.array([anderson_darling(u).p_value for u in columns])
-        even = np.array([symmetry(u).p_value for u in columns])
-        misshapen, biased = np.split(holm(np.concatenate([uniform, even]), self.level), 2)
+        tests = (anderson_darling, symmetry, width)
+        p_values = np.array([[test(u).p_value for u in columns] for test in tests])
+        rejected = holm(p_values.ravel(), self.level).reshape(p_values.shape)
         z = ndtri(columns)
         spread = z.std(axis=1, ddof=1)
         n = self.fits
         return tuple(
             ParameterCheck(
                 name,
-                float(uniform[i]),
-                float(even[i]),
+                float(p_values[0, i]),
+                float(p_values[1, i]),
+                float(p_values[2, i]),
                 Estimate(float(z[i].mean()), float(spread[i] / np.sqrt(n))),
                 Estimate(float(spread[i]), float(spread[i] / np.sqrt(2 * (n - 1)))),
-                bool(biased[i]),
-                bool(misshapen[i]),
+                biased=bool(rejected[1, i]),
+                mistaken_width=bool(rejected[2, i]),
+                misshapen=bool(rejected[0, i]),
             )
             for i, name in enumerate(self.names)
         )
@@ -124,7 +135,7 @@ class SimulationCheck:
     def flagged(self) -> tuple[ParameterCheck, ...]:
         """Parameters with something wrong, the worst first."""
         wrong = [p for p in self.parameters if p.flagged]
-        return tuple(sorted(wrong, key=lambda p: min(p.uniformity, p.symmetry)))
+        return tuple(sorted(wrong, key=lambda p: p.p_value))
 
     @property
     def passed(self) -> bool:
@@ -135,8 +146,19 @@ class SimulationCheck:
     def visible_bias(self) -> float:
         """Standard deviations of bias that are seen with probability 0.8 or more."""
         # Wilcoxon's test needs pi / 3 times the numbers that a test of the mean would need.
-        quantile = ndtri(1 - self.level / (4 * len(self.names)))
+        quantile = ndtri(1 - self._strictest / 2)
         return float((quantile + ndtri(0.8)) / np.sqrt(self.fits * 3 / np.pi))
+
+    @property
+    def visible_spread(self) -> float:
+        """The factor by which an approximation must be too narrow to be seen with probability 0.8 or more."""
+        freedom = self.fits - 1
+        return float(np.sqrt(chdtri(freedom, self._strictest / 2) / chdtri(freedom, 0.8)))
+
+    @property
+    def _strictest(self) -> float:
+        """The level of each test that is enough to be rejected, however the others end."""
+        return self.level / (3 * len(self.names))
 
     def plot(self, **options: Any) -> np.ndarray:
         """Histograms of the ranks, with what chance gives: `natmix.report.plot_ranks`."""

@@ -27,8 +27,9 @@ def words(check: "SimulationCheck") -> list[str]:
     if len(off) > _SHOWN:
         lines.append(f"  … and {len(off) - _SHOWN} more")
     lines.append(
-        f"  A bias of less than {check.visible_bias:.2f} standard deviations may go unseen; more fits see "
-        f"more. A false alarm about any parameter has probability {check.level:g} at most."
+        f"  A bias below {check.visible_bias:.2f} standard deviations, or a width too small by a factor below"
+        f" {check.visible_spread:.2f}, may go unseen: more fits see more. False alarms have probability "
+        f"{check.level:g} at most."
     )
     return lines + _troubles(check)
 
@@ -41,16 +42,14 @@ def _what(p: "ParameterCheck") -> str:
             f"too {side} by {abs(p.bias.value):.2f} ± {p.bias.standard_error:.2f} standard deviations "
             f"(symmetry p = {p.symmetry:.2g})"
         )
-    if p.misshapen:
-        off = (p.spread.value - 1) / p.spread.standard_error
-        if abs(off) > 2:
-            shape = "too narrow" if off > 0 else "too wide"
-            parts.append(
-                f"{shape}, truths lie {p.spread.value:.2f} ± {p.spread.standard_error:.2f} times as far out "
-                f"as they should (uniformity p = {p.uniformity:.2g})"
-            )
-        elif not p.biased:
-            parts.append(f"of another shape (uniformity p = {p.uniformity:.2g})")
+    if p.mistaken_width:
+        shape = "too narrow" if p.spread.value > 1 else "too wide"
+        parts.append(
+            f"{shape}, truths lie {p.spread.value:.2f} ± {p.spread.standard_error:.2f} times as far out as "
+            f"they should (width p = {p.width:.2g})"
+        )
+    if not parts:
+        parts.append(f"of another shape (uniformity p = {p.uniformity:.2g})")
     return "; ".join(parts)
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import chdtr, chdtrc, ndtri
 
 _FAR = 8.0
 
@@ -56,6 +57,18 @@ def symmetry(u: Float[np.ndarray, " N"]) -> Tested:
 
     found = stats.wilcoxon(u - 0.5)
     return Tested(float(found.statistic), float(found.pvalue))
+
+
+def width(u: Float[np.ndarray, " N"]) -> Tested:
+    """Whether numbers between 0 and 1 scatter as uniform ones do, wherever their middle is.
+
+    Of their normal quantiles, (n - 1) times the variance has the chi-squared distribution with n - 1
+    degrees of freedom.
+    """
+    freedom = len(u) - 1
+    statistic = float(freedom * np.var(ndtri(u), ddof=1))
+    tails = (chdtr(freedom, statistic), chdtrc(freedom, statistic))
+    return Tested(statistic, float(2 * min(tails)))
 
 
 def holm(p_values: Float[np.ndarray, " T"], level: float) -> Bool[np.ndarray, " T"]:

@@ -4,7 +4,7 @@ import dataclasses
 
 _LARGEST, _WIDEST = 1.9, 14.0
 """Inches of a panel, and of all panels side by side."""
-_TRACES_WIDTH = 4.2
+_TRACES_WIDTH = 4.3
 _FEWEST_INSIDE = 4
 """Variables from which on the traces fit into the empty corner."""
 
@@ -71,12 +71,12 @@ class CornerLayout:
         if self._inside:
             step = self.panel + self.gap
             rows = self.n // 2
-            x = self.left + rows * step + 0.9
+            x = self.left + rows * step + 1.0
             high = min(rows * step - 0.75, 5.0)
             wide = min(width - x - 0.2, 1.6 * high)
             x, y = width - wide - 0.2, height - 0.35 - high
         else:
-            x, wide = width - _TRACES_WIDTH + 0.75, _TRACES_WIDTH - 0.95
+            x, wide = width - _TRACES_WIDTH + 0.85, _TRACES_WIDTH - 1.05
             y = self.bottom
             high = height - y - 0.35
         below = 0.36 * high

@@ -82,5 +82,5 @@ def plot_fit(
     plot_trajectory(result, x=x, log_evidence=log_evidence, axes=(above, below))
     above.tick_params(labelbottom=False)
     for ax, (_, _, width, _) in zip((above, below), layout.trace_rectangles(), strict=True):
-        ax.yaxis.set_label_coords(-0.68 / (width * layout.size[0]), 0.5)
+        ax.yaxis.set_label_coords(-0.78 / (width * layout.size[0]), 0.5)
     return FitAxes(panels, above, below)

@@ -72,7 +72,7 @@ def plot_ranks(
 
 def _chosen(check: "SimulationCheck", parameters: Sequence[str] | None) -> list[str]:
     if parameters is None:
-        least = sorted(check.parameters, key=lambda p: min(p.uniformity, p.symmetry))[:_MOST]
+        least = sorted(check.parameters, key=lambda p: p.p_value)[:_MOST]
         kept = {p.name for p in least}
         return [name for name in check.names if name in kept]
     unknown = [name for name in parameters if name not in check.names]

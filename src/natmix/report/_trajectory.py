@@ -73,6 +73,7 @@ def _draw_elbo(result: Result, over: np.ndarray, log_evidence: float | None, ax:
     if log_evidence is not None:
         ax.axhline(log_evidence, color=KNOWN, linewidth=1, linestyle="--", label="log evidence")
         ax.legend(loc="lower right", frameon=False, fontsize=points(8), labelcolor=ink())
+    ax.ticklabel_format(axis="y", useOffset=False)
     ax.set(ylabel="ELBO", ylim=_elbo_limits(smooth, log_evidence), xlim=(0, over[-1]))
 
 
