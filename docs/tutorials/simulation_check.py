@@ -1,0 +1,44 @@
+"""Can such fits be right? Parameters and data are simulated, fitted again, and found again or not.
+
+A line through points far from zero: slope and intercept are strongly correlated. One Gaussian without
+correlations, as in mean-field variational inference, must be too narrow; the default mixture need not be.
+"""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from natmix.diagnostics import simulation_check
+
+matplotlib.use("Agg")
+
+
+def line(x, y=None):
+    """A straight line with noise."""
+    intercept = numpyro.sample("intercept", dist.Normal(0, 1))
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    noise = numpyro.sample("noise", dist.LogNormal(-1, 0.5))
+    numpyro.sample("y", dist.Normal(intercept + slope * x, noise), obs=y)
+
+
+x = jnp.asarray(np.random.default_rng(0).normal(2.0, 1.0, 20))
+given = {"model_args": (x, jnp.zeros(20)), "fits": 50, "max_evaluations": 20_000}
+
+mean_field = {"algorithm": "semtron", "covariance": "diagonal", "init_components": 1, "start": "region"}
+narrow = simulation_check(line, **given, **mean_field)
+print("One Gaussian without correlations:")
+print(narrow)
+
+right = simulation_check(line, **given)
+print("\nThe default:")
+print(right)
+
+assert {p.name for p in narrow.flagged} == {"intercept", "slope"}
+assert all(p.mistaken_width and p.spread.value > 1.5 for p in narrow.flagged)
+assert right.passed
+
+narrow.plot()[0].figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
