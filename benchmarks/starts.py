@@ -200,7 +200,8 @@ def _cell(runs: list[dict[str, Any]]) -> str:
         return ""
     good = [r for r in runs if r["evaluations_to_mark"] != ""]
     if not good:
-        return f"{min(float(r['gap']) for r in runs):.2g} nats short"
+        short = min(float(r["gap"]) for r in runs)
+        return f"{short:,.{2 if short < 10 else 0}f} nats short"
     evaluations = np.median([int(r["evaluations_to_mark"]) for r in good])
     failed = f" ({len(runs) - len(good)} of {len(runs)} fail)" if len(good) < len(runs) else ""
     return f"{evaluations:,.0f}{failed}"
