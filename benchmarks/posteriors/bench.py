@@ -31,7 +31,13 @@ def main() -> int:
     parser.add_argument(
         "--only-table", type=Path, metavar="FOLDER", help="write posteriors.md from the rows there"
     )
+    parser.add_argument("--adam", type=float, default=normal.FASTEST, help="Adam's first stepsize")
+    parser.add_argument(
+        "--ftol", type=float, default=paths.FTOL, help="Pathfinder's climbs end at so small a rise"
+    )
+    parser.add_argument("--climb", type=int, default=paths.STEPS, help="steps of Pathfinder's climbs at most")
     options = parser.parse_args()
+    normal.FASTEST, paths.FTOL, paths.STEPS = options.adam, options.ftol, options.climb
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
     for name in options.only:

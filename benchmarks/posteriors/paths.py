@@ -18,6 +18,8 @@ AT_ONCE, MOST = 20, 100
 """Paths at a time and in all."""
 ELBO_DRAWS, STEPS = 25, 100
 """Samples for the ELBO of a point of a path (as in Stan), and steps of a climb at most."""
+FTOL = 1e-5
+"""BlackJAX's default."""
 START = 2.0
 """Climbs begin uniformly between -2 and 2, as in Stan."""
 
@@ -37,7 +39,9 @@ def run(problem: Problem, seed: int, budget: int) -> Outcome:
         key_start, key_run = jax.random.split(key)
         start = jax.random.uniform(key_start, (AT_ONCE, model.dim), minval=-START, maxval=START)
         return jax.lax.map(
-            lambda a: pathfinder.approximate(a[0], model.log_density, a[1], ELBO_DRAWS, maxiter=STEPS),
+            lambda a: pathfinder.approximate(
+                a[0], model.log_density, a[1], ELBO_DRAWS, maxiter=STEPS, ftol=FTOL
+            ),
             (jax.random.split(key_run, AT_ONCE), start),
         )
 
