@@ -202,6 +202,28 @@ def test_an_interrupt_keeps_what_is_there(raised):
     assert "Ended after 7 of 30" in str(found)
 
 
+def test_an_interrupt_before_the_first_fit_is_one():
+    def fit(model, seed):
+        return Known(model.observed["y"], interrupted=True)
+
+    with pytest.raises(KeyboardInterrupt):
+        simulation_check(log_density, simulate=simulate, fit=fit)
+
+
+def test_fits_begin_where_the_prior_is_and_not_at_the_truth():
+    regions = []
+
+    def fit(model, seed):
+        regions.append(model.start(jax.random.key(seed)))
+        return Known(model.observed["y"])
+
+    simulation_check(log_density, simulate=simulate, fit=fit, fits=100)
+    for region in regions:
+        np.testing.assert_array_equal(region.mean, regions[0].mean)
+    assert regions[0].mean == pytest.approx(0, abs=0.4)
+    assert regions[0].scale == pytest.approx(1, abs=0.35)
+
+
 def test_failures_are_counted_and_told():
     seen = []
 

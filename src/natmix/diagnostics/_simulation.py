@@ -229,6 +229,8 @@ def simulation_check(
     with SimulationProgress(fits, progress) as shown:
         _look_at_all(look, simulator, key, fits, shown)
     if not look.rows:
+        if not look.failures:
+            raise KeyboardInterrupt  # before the first fit was ready
         raise ValueError(f"No simulation could be fitted: {look.failures[0]}")
     ranks = np.stack(look.rows)
     places = (ranks + look.rng.random(ranks.shape)) / (draws + 1)

@@ -12,12 +12,22 @@ from natmix._types import PRNGKey, Scalar
 
 Points = Float[Array, "N D"] | Float[np.ndarray, "N D"]
 
+WIDEST = 1e3
+"""Wider priors, in unconstrained coordinates, are not taken at their word."""
+
 
 class Start(NamedTuple):
     """A region where the model expects its variables, in unconstrained coordinates."""
 
     mean: Float[np.ndarray, " D"]
     scale: Float[np.ndarray, " D"]
+
+
+def around(draws: Float[np.ndarray, "N D"]) -> Start:
+    """The region of prior draws, in unconstrained coordinates."""
+    # Heavy tails have no standard deviation worth the name: quartiles do.
+    low, middle, high = np.quantile(np.where(np.isfinite(draws), draws, 0), [0.25, 0.5, 0.75], axis=0)
+    return Start(middle, np.clip((high - low) / 1.349, 1e-3, WIDEST))
 
 
 class AbstractModel(abc.ABC):

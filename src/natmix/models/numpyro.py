@@ -11,11 +11,9 @@ from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
 from natmix.mixture import Mixture
-from natmix.models._base import AbstractModel, Points, Start, coordinate_names
+from natmix.models._base import AbstractModel, Points, Start, around, coordinate_names
 
 _PRIOR_DRAWS = 256
-_WIDEST = 1e3
-"""Wider priors, in unconstrained coordinates, are not taken at their word."""
 
 
 class NumpyroModel(AbstractModel):
@@ -104,9 +102,7 @@ class NumpyroModel(AbstractModel):
             draws = np.asarray(jax.vmap(draw)(jax.random.split(key, _PRIOR_DRAWS)), float)
         except NotImplementedError:  # an improper prior
             return None
-        # Heavy tails have no standard deviation worth the name: quartiles do.
-        low, middle, high = np.quantile(np.where(np.isfinite(draws), draws, 0), [0.25, 0.5, 0.75], axis=0)
-        return Start(middle, np.clip((high - low) / 1.349, 1e-3, _WIDEST))
+        return around(draws)
 
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]

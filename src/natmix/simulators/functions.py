@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
+from natmix.models._base import around
 from natmix.models.pytree import PytreeModel
 from natmix.simulators._base import AbstractSimulator, Simulated, SimulatedModel
 
@@ -36,12 +37,12 @@ class FunctionSimulator(AbstractSimulator):
         self._log_density, self._simulate, self._bounds = log_density, simulate, bounds
 
     def simulations(self, key: PRNGKey, number: int) -> Iterator[Simulated]:
-        like: PytreeModel | None = None
-        for one in jax.random.split(key, number):
-            truth, data = self._drawn(one)
-            if like is None:
-                like, joint = self._first(truth)
-            region = like.start(one)
+        drawn = [self._drawn(one) for one in jax.random.split(key, number)]
+        truths = [truth for truth, _ in drawn]
+        like, joint = self._first(truths[0])
+        together = jax.tree.map(lambda *leaves: np.stack([np.asarray(a, float) for a in leaves]), *truths)
+        region = around(np.asarray(like.unconstrain(together), float))
+        for truth, data in drawn:
             yield Simulated(jax.tree.map(np.asarray, truth), SimulatedModel(joint, data, like, region))
 
     def _drawn(self, key: PRNGKey) -> tuple[Any, Any]:
