@@ -7,10 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from natmix import _sharding
 from natmix._blocks import block_rows, map_blocks
 from natmix._linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
+from natmix._types import Count
 from natmix.gaussians._base import AbstractGaussians
 from natmix.gaussians._kernels import AbstractKernel, QuadraticKernel, WhitenedKernel
+from natmix.gaussians._pairs import moments, pulled_sums
 
 _CPU_QUADRATIC = 40
 _ACCELERATOR_QUADRATIC = 64
@@ -55,6 +58,30 @@ class FullGaussians(AbstractGaussians):
     def _kernel(self) -> AbstractKernel:
         limit = _CPU_QUADRATIC if jax.default_backend() == "cpu" else _ACCELERATOR_QUADRATIC
         return QuadraticKernel(self) if self.dim <= limit else WhitenedKernel(self)
+
+    def mixture_score(
+        self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> Float[Array, "N D"]:
+        if self._goes_by_pairs():
+            return -pulled_sums(self, responsibilities, x, count)
+        return super().mixture_score(responsibilities, x, count)
+
+    def stein(
+        self,
+        weights: Float[Array, "N K"],
+        x: Float[Array, "N D"],
+        gradients: Float[Array, "N D"],
+        count: Count | None = None,
+    ) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
+        if self._goes_by_pairs():
+            moment = moments(self, weights, x, gradients, count)
+            return self._finish_cross(moment), self.pull(einsum("nk,nd->kd", weights, gradients))
+        return super().stein(weights, x, gradients, count)
+
+    def _goes_by_pairs(self) -> bool:
+        """Whether to leave out pairs that do not matter: when products with D x D matrices are the work."""
+        dense = isinstance(self._kernel(), QuadraticKernel) or self.capacity == 1
+        return not dense and _sharding.current() is None
 
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
         return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)
