@@ -73,7 +73,10 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None):
     for n, looks in seeds.items():
         folder = path / f"seed-{n}"
         folder.mkdir()
-        rows = [{"seconds": t, "neg_elbo": y, "iterations": i} for i, (t, y) in enumerate(looks)]
+        rows = [
+            {"seconds": t, "neg_elbo": y, "iterations": i, "evaluations": 10 * i, "components": 3}
+            for i, (t, y) in enumerate(looks)
+        ]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         seconds, value = looks[-1]
         final = {
@@ -271,6 +274,23 @@ def test_unfinished_failed_and_unequal_seeds_are_noted(tmp_path):
     assert "seed 2 failed (Boom.)" in text
     assert "different time limits (50 s, 100 s)" in text
     assert "seed 3 ended with an -ELBO of inf" in text
+
+
+def test_seeds_that_were_broken_off_count_as_last_seen_if_wanted(tmp_path):
+    write_run(tmp_path / "r", "SAMTRON", "gmm20", {0: [(50, 0.1)], 1: [(10, 5.0), (40, 0.2)], 2: [(3, 9.0)]})
+    unfinish(tmp_path / "r", 1)
+    unfinish(tmp_path / "r", 2)
+    (tmp_path / "r" / "seed-2" / "failed.json").write_text('{"error": "Boom."}')
+    found = reproduce.collect([tmp_path / "r"], ["SAMTRON"], ["gmm20"], unfinished=True)
+    run = found.runs["SAMTRON", "gmm20"]
+    assert {n: seed.final["neg_elbo"] for n, seed in run.finished.items()} == {0: 0.1, 1: 0.2}
+    assert run.seeds[1].final["stopped"] == "unfinished"
+    text = "\n".join(found.notes)
+    assert "seed 1 was broken off and counts as it was when last looked at" in text
+    assert "seed 2 failed (Boom.)" in text
+    assert "has not finished" not in text
+    reproduce.write_table3(found, tmp_path / "out", candidates=["SAMTRON"])
+    assert "unfinished" in (tmp_path / "out" / "table3_seeds.csv").read_text()
 
 
 def test_runs_that_are_not_the_papers_are_left_out(tmp_path):

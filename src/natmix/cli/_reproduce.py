@@ -55,6 +55,12 @@ def table3(
     only_table: Annotated[
         bool, typer.Option("--only-table", help="Run nothing; write the table from what is there.")
     ] = False,
+    unfinished: Annotated[
+        bool,
+        typer.Option(
+            "--unfinished", help="With --only-table: count seeds that were broken off, as last seen."
+        ),
+    ] = False,
     sources: Annotated[
         list[Path] | None,
         typer.Option(
@@ -96,8 +102,10 @@ def table3(
         numbers, times = parse_seeds(seeds), [parse_times(t or []) for t in (max_time, max_run_time)]
         shown = MAIN if full else codenames
         check_possible(write)
+        if unfinished and not only_table:
+            raise ValueError("--unfinished is for --only-table: otherwise unfinished seeds go on.")
         if only_table:
-            found = collect(sources or [out], codenames, names)
+            found = collect(sources or [out], codenames, names, unfinished=unfinished)
             report = None
         else:
             check_possible(out)

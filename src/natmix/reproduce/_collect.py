@@ -12,6 +12,9 @@ from natmix.runs import Run, SeedRun, find_runs, load_run
 
 _MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
 
+UNFINISHED = "unfinished"
+"""Why a seed stopped that was broken off."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
@@ -31,11 +34,14 @@ class Collection:
         return set() if run is None else set(run.finished)
 
 
-def collect(folders: Sequence[Path], candidates: Iterable[str], problems: Iterable[str]) -> Collection:
+def collect(
+    folders: Sequence[Path], candidates: Iterable[str], problems: Iterable[str], *, unfinished: bool = False
+) -> Collection:
     """Find the runs of these candidates on these problems under ``folders``.
 
     Of a seed that is found twice the finished one counts, of two finished ones that with more iterations.
-    Runs with other hyperparameters than the paper's are left out. Both are noted.
+    Runs with other hyperparameters than the paper's are left out. With ``unfinished`` seeds that were broken
+    off count as their last look found them. All this is noted.
     """
     names = list(problems)
     wanted = [(c, p) for c in candidates for p in names if available(c, p)]
@@ -55,7 +61,7 @@ def collect(folders: Sequence[Path], candidates: Iterable[str], problems: Iterab
             notes.append(f"{label} was left out: {odd}.")
         else:
             found.setdefault(key, []).append((label, run))
-    merged = {key: _merged(found[key], notes) for key in wanted if key in found}
+    merged = {key: _merged(found[key], notes, unfinished) for key in wanted if key in found}
     for run in merged.values():
         notes += _about(run)
     return Collection(merged, notes)
@@ -100,21 +106,33 @@ def _same(here: Any, there: Any) -> bool:
     return here == there
 
 
-def _merged(found: list[tuple[str, Run]], notes: list[str]) -> Run:
+def _merged(found: list[tuple[str, Run]], notes: list[str], unfinished: bool) -> Run:
     seeds: dict[int, SeedRun] = {}
     for n in sorted({n for _, run in found for n in run.seeds}):
-        copies = [(label, run.seeds[n]) for label, run in found if n in run.seeds]
-        label, best = max(copies, key=lambda copy: _standing(copy[1]))
-        seeds[n] = best
+        copies = [(label, run, run.seeds[n]) for label, run in found if n in run.seeds]
+        label, run, best = max(copies, key=lambda copy: _standing(copy[2]))
+        seeds[n] = _as_last_seen(best, run, notes) if unfinished else best
         if len(copies) > 1:
-            run = found[0][1]
-            others = ", ".join(f"{other} ({_state(s)})" for other, s in copies if s is not best)
+            others = ", ".join(f"{other} ({_state(s)})" for other, _, s in copies if s is not best)
             notes.append(
                 f"{run.codename} on {run.problem}, seed {n}, was found {len(copies)} times: the one in "
                 f"{label} ({_state(best)}) counts, not {others}."
             )
     first = found[0][1]
     return Run(first.path, {**first.config, "seeds": list(seeds)}, first.environment, seeds)
+
+
+def _as_last_seen(seed: SeedRun, run: Run, notes: list[str]) -> SeedRun:
+    """If it was broken off: with its last look in place of final numbers."""
+    if seed.final is not None or seed.failure or not len(seed.metrics["iterations"]):
+        return seed
+    last = {name: values[-1].item() for name, values in seed.metrics.items()}
+    notes.append(
+        f"{run.codename} on {run.problem}: seed {seed.seed} was broken off and counts as it was when last "
+        f"looked at, after {last['iterations']} iterations."
+    )
+    about = {"limits": run.config["limits"], "device": run.environment.get("device", "unknown")}
+    return seed.with_final({**last, "stopped": UNFINISHED, **about})
 
 
 def _standing(seed: SeedRun) -> tuple[bool, int]:

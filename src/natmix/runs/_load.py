@@ -66,6 +66,10 @@ class SeedRun:
     final: dict[str, Any] | None = None
     failure: dict[str, Any] | None = None
 
+    def with_final(self, final: dict[str, Any]) -> "SeedRun":
+        """The same with other final numbers."""
+        return dataclasses.replace(self, final=final)
+
 
 class StoredSeedRun(SeedRun):
     """The same, each part read from its file when it is first asked for."""
@@ -73,6 +77,11 @@ class StoredSeedRun(SeedRun):
     def __init__(self, files: SeedFiles, seed: int) -> None:
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_files", files)
+
+    def with_final(self, final: dict[str, Any]) -> SeedRun:
+        other = StoredSeedRun(self._files, self.seed)  # type: ignore[attr-defined]
+        other.__dict__["final"] = final
+        return other
 
     def __repr__(self) -> str:
         return f"StoredSeedRun({str(self._files.folder)!r})"  # type: ignore[attr-defined]
