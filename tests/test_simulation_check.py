@@ -321,6 +321,29 @@ def test_corrected_draws_are_checked_on_request():
     assert simulation_check(log_density, simulate=simulate, fits=20, fit=fit, corrected=True).fits == 20
 
 
+def test_functions_with_bounds_are_fitted():
+    def simulate(key):
+        a, b = jax.random.split(key)
+        p = jax.random.beta(a, 2.0, 2.0)
+        return {"p": p}, jax.random.binomial(b, 10.0, p)
+
+    def log_density(parameters, successes):
+        p = parameters["p"]
+        return (1 + successes) * jnp.log(p) + (11 - successes) * jnp.log1p(-p)
+
+    found = simulation_check(
+        log_density, simulate=simulate, bounds={"p": (0, 1)}, fits=10, max_evaluations=2000, elbo_samples=200
+    )
+    assert found.names == ("p",)
+    assert not found.failures
+    assert found.passed
+    exact = []
+    for i, one in enumerate(jax.random.split(jax.random.key(0), 10)):
+        truth, successes = simulate(one)
+        exact.append(stats.beta(2 + int(successes), 12 - int(successes)).cdf(float(truth["p"])))
+        assert found.places[i, 0] == pytest.approx(exact[-1], abs=0.12)
+
+
 def test_the_density_of_simulated_data_is_the_model_s():
     from natmix.models import NumpyroModel
     from natmix.simulators import NumpyroSimulator

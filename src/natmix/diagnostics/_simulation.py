@@ -314,4 +314,7 @@ def _columns(tree: Any, number: int) -> tuple[tuple[str, ...], Float[np.ndarray,
 def _natmix_fit(model: Any, *, seed: int, **options: Any) -> Any:
     from natmix._fit import fit
 
-    return fit(model, seed=seed, progress=False, **options)
+    with warnings.catch_warnings():
+        # Said about the data of a target outside JAX, whose function is never compiled.
+        warnings.filterwarnings("ignore", "A JAX array is being set as static")
+        return fit(model, seed=seed, progress=False, **options)

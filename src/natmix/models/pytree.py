@@ -57,6 +57,10 @@ class PytreeModel(AbstractModel):
         x = jnp.asarray(x)
         return self._fn(self._one(x)) + self._bounds.log_jacobian(x)
 
+    def position(self, x: Float[Array, " D"]) -> Any:
+        """The position of one vector."""
+        return self._one(jnp.asarray(x))
+
     def _one(self, x: Float[Array, " D"]) -> Any:
         return self._unravel(self._bounds.constrain(x).astype(self._dtype))
 

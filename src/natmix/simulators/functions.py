@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -54,11 +53,9 @@ class FunctionSimulator(AbstractSimulator):
     def _first(self, truth: Any) -> tuple[PytreeModel, Callable[[Any, Float[Array, " D"]], Scalar]]:
         """The model's shape from the first parameters, and its log density for any data."""
         position = jax.tree.map(lambda a: np.asarray(a, float), truth)
-
-        def given(data: Any) -> PytreeModel:
-            return PytreeModel(lambda parameters: self._log_density(parameters, data), position, self._bounds)
+        like = PytreeModel(lambda parameters: 0.0, position, self._bounds)
 
         def joint(data: Any, x: Float[Array, " D"]) -> Scalar:
-            return given(data).log_density(jnp.asarray(x))
+            return self._log_density(like.position(x), data) + like.log_density(x)
 
-        return given(None), joint
+        return like, joint
