@@ -18,6 +18,8 @@ from posteriors.problem import Problem, Truth
 from posteriors.row import FIELDS, Row, exact_rows, rows_of
 from posteriors.table import markdown
 
+OTHERS = {"normal": normal.run, "pathfinder": paths.run}
+
 
 def main() -> int:
     """The command."""
@@ -31,6 +33,10 @@ def main() -> int:
     parser.add_argument(
         "--only-table", type=Path, metavar="FOLDER", help="write posteriors.md from the rows there"
     )
+    parser.add_argument(
+        "--budget", type=int, default=0, help="run the others alone, with so many evaluations"
+    )
+    parser.add_argument("--others", nargs="*", choices=list(OTHERS), default=list(OTHERS))
     parser.add_argument("--adam", type=float, default=normal.FASTEST, help="Adam's first stepsize")
     parser.add_argument(
         "--ftol", type=float, default=paths.FTOL, help="Pathfinder's climbs end at so small a rise"
@@ -46,7 +52,7 @@ def main() -> int:
         truth = problem.truth(problem)
         print(f"\n{problem.title}: {truth.source} ({time.perf_counter() - started:.0f} s)", flush=True)
         for seed in [] if options.only_table else options.seeds:
-            found = _seed(problem, truth, seed, options.limit)
+            found = _seed(problem, truth, seed, options.limit, options.budget, options.others)
             if options.write is not None:
                 _write(options.write, name, found, truth)
         if options.only_table:
@@ -54,7 +60,7 @@ def main() -> int:
     return 0
 
 
-def _seed(problem: Problem, truth: Truth, seed: int, limit: int) -> list[Row]:
+def _seed(problem: Problem, truth: Truth, seed: int, limit: int, budget: int, others: list[str]) -> list[Row]:
     """natmix first: its evaluations are what the others get."""
     found: list[Row] = [] if limit else exact_rows(problem, truth, seed)
 
@@ -64,10 +70,12 @@ def _seed(problem: Problem, truth: Truth, seed: int, limit: int) -> list[Row]:
         for row in new:
             print("  " + row.line(), flush=True)
 
-    first = ours.run(problem, seed, limit or None)
-    keep(first)
-    keep(normal.run(problem, seed, first.evaluations))
-    keep(paths.run(problem, seed, first.evaluations))
+    if not budget:
+        first = ours.run(problem, seed, limit or None)
+        keep(first)
+        budget = first.evaluations
+    for name in others:
+        keep(OTHERS[name](problem, seed, budget))
     return found
 
 

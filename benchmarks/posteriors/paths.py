@@ -18,7 +18,8 @@ AT_ONCE, MOST = 20, 100
 """Paths at a time and in all."""
 ELBO_DRAWS, STEPS = 25, 100
 """Samples for the ELBO of a point of a path (as in Stan), and steps of a climb at most."""
-FTOL = 1e-5
+USUAL = 1e-5
+FTOL = USUAL
 """BlackJAX's default."""
 START = 2.0
 """Climbs begin uniformly between -2 and 2, as in Stan."""
@@ -62,5 +63,6 @@ def run(problem: Problem, seed: int, budget: int) -> Outcome:
     log_w = log_densities(model, flat) - np.asarray(log_q, float).ravel()
     elbos = np.where(np.isfinite(log_w), log_w, -np.inf).reshape(paths, each).mean(axis=1)
     seconds = time.perf_counter() - started
-    found = weighed("multi-path Pathfinder", spent + len(flat), seconds, flat, log_w, float(elbos.max()))
+    name = "multi-path Pathfinder" + (f", {STEPS} steps, ftol {FTOL:g}" if FTOL != USUAL else "")
+    found = weighed(name, spent + len(flat), seconds, flat, log_w, float(elbos.max()))
     return dataclasses.replace(found, raw=np.asarray(x[int(elbos.argmax())], float))
