@@ -125,6 +125,7 @@ OPERATIONS: dict[str, Callable[[Any, Data], Any]] = {
     "factor": lambda g, d: dense(g.factor(curvature(g, d.positive))),
     "solve": lambda g, d: g.solve(g.factor(curvature(g, d.positive)), d.v),
     "moved": _moved,
+    "squared_distances": lambda g, d: g.squared_distances(d.x),
     "log_prob": lambda g, d: g.log_prob(d.x),
     "mixture_log_prob": lambda g, d: g.mixture_log_prob(d.log_weights, d.x),
     "mixture_score": lambda g, d: g.mixture_score(d.r, d.x),
@@ -359,6 +360,17 @@ def test_triangular_helpers() -> None:
     )
     P = np.linalg.inv(g.covariance())
     close(upper_cholesky(jnp.array(P)), np.swapaxes(np.linalg.inv(g.scale_tril), 1, 2), rtol=1e-7)
+
+
+@pytest.mark.parametrize("dim", [96, 101])
+def test_densities_in_many_dimensions(dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    A = rng.normal(size=(2, dim, dim)) / np.sqrt(dim)
+    covariance = A @ A.transpose(0, 2, 1) + 0.1 * np.eye(dim)
+    mean, x = rng.normal(size=(2, dim)), rng.normal(size=(5, dim))
+    g = FullGaussians.from_covariance(jnp.asarray(mean), jnp.asarray(covariance))
+    expected = [stats.multivariate_normal(m, c).logpdf(x) for m, c in zip(mean, covariance, strict=True)]
+    close(g.log_prob(jnp.asarray(x)), np.stack(expected, axis=1))
 
 
 # Blocks ---------------------------------------------------------------------------------------------

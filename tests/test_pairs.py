@@ -56,9 +56,9 @@ def test_these_dimensions_go_by_pairs():
 
 
 @APART
-@pytest.mark.parametrize("chunk", [7, 128])
-def test_they_are_the_dense_sums(apart, chunk, monkeypatch):
-    monkeypatch.setattr(_pairs, "_CHUNK", chunk)
+@pytest.mark.parametrize("block", [7, 30, 128])
+def test_they_are_the_dense_sums(apart, block, monkeypatch):
+    monkeypatch.setattr(_pairs, "_CPU_BLOCK", block)
     c = Case(apart)
     close(c.g.mixture_score(c.r, c.x), c.score(c.r, c.x))
     close(_pairs.moments(c.g, c.w, c.x, c.v, None), c.moment(c.w, c.x))
@@ -75,13 +75,15 @@ def test_single_precision_loses_no_more_than_its_digits(apart):
     close(_pairs.moments(c.g, c.w, c.x, c.v, None), c.moment(c.w, c.x), 3e-5)
 
 
-def test_few_pairs_matter_when_components_are_apart():
+def test_few_blocks_matter_when_components_are_apart(monkeypatch):
+    monkeypatch.setattr(_pairs, "_CPU_BLOCK", S)
     far, near = (_pairs.Pairs.of(Case(apart).r, 1.0, None) for apart in (20.0, 0.0))
-    np.testing.assert_array_equal(far.counts, np.full(K, S))
-    assert int(near.counts.sum()) > 0.99 * N * K
-    samples, weights = far.chunk(jnp.asarray(0))
-    np.testing.assert_array_equal(samples[:, :S], np.arange(N).reshape(K, S))
-    assert not np.any(weights[:, S:])
+    np.testing.assert_array_equal(far.counts, np.ones(K))
+    np.testing.assert_array_equal(near.counts, np.full(K, K))
+    first, weights = far.block(jnp.asarray(0))
+    np.testing.assert_array_equal(first, np.arange(0, N, S))
+    assert np.all(weights > 0.99)
+    assert not np.any(far.block(jnp.asarray(1))[1])
 
 
 def test_padding_and_components_without_samples_are_left_out():

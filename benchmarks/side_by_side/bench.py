@@ -38,11 +38,12 @@ class Turn(NamedTuple):
     environment: dict[str, str]
 
 
-def turns(targets: list[str]) -> list[Turn]:
+def turns(targets: list[str], allocators: list[str]) -> list[Turn]:
     """natmix and the reference by turns, the reference with every target and setting of the allocator."""
     found = []
     for target in targets:
-        for allocator, variables in ALLOCATORS.items():
+        for allocator in allocators:
+            variables = ALLOCATORS[allocator]
             found.append(Turn("ours", f"ours-{len(found) // 2 + 1}", (), {}))
             found.append(Turn("theirs", f"theirs-{target}-{allocator}", (target,), variables))
     return found
@@ -62,7 +63,7 @@ class Bench:
         directory = self.options.out / f"{row.name}-seed{seed}"
         usable = self._prepare(row, seed, directory)
         wanted = ["shipped", "own"] if self.options.targets == "both" else [self.options.targets]
-        for turn in turns([t for t in wanted if t in usable] or ["own"]):
+        for turn in turns([t for t in wanted if t in usable] or ["own"], self.options.allocators):
             budget = self._budget(turn.side)
             if not self._again(turn.side) and load.is_complete(directory / f"{turn.run}.json", budget):
                 console.print(f"  {turn.run}: there already")
@@ -141,6 +142,13 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
         default="shipped",
         help="the reference's log densities: those that come with it where they are the same function "
         "(shipped), faster ones written for this benchmark, or both in turn",
+    )
+    parser.add_argument(
+        "--allocators",
+        nargs="+",
+        choices=tuple(ALLOCATORS),
+        default=list(ALLOCATORS),
+        help="settings of the allocator that the reference is run with (all; the better one counts)",
     )
     parser.add_argument("--table", action="store_true", help="measure nothing, only write the table anew")
     parser.add_argument("--theirs", type=Path, default=THEIRS, help="Python of the environment with gmmvi")

@@ -182,6 +182,11 @@ class AbstractGaussians(eqx.Module):
         """The form in which these Gaussians meet samples."""
         return WhitenedKernel(self)
 
+    def squared_distances(self, x: Float[Array, "N D"]) -> Float[Array, "K N"]:
+        """|L^-1 (x - m)|^2."""
+        y = self.whiten(x)
+        return jnp.sum(y * y, axis=-1)
+
     def log_prob(self, x: Float[Array, "N D"], count: Count | None = None) -> Float[Array, "N K"]:
         """Log N(x; m, S) of every sample under every component."""
         kernel = self._kernel()

@@ -62,9 +62,8 @@ class WhitenedKernel(AbstractKernel):
         return block_rows(2 * self.gaussians.capacity * self.gaussians.dim)
 
     def log_prob(self, x: Float[Array, "B D"]) -> Float[Array, "B K"]:
-        y = self.gaussians.whiten(x)
         offset = self.gaussians.half_log_det() + 0.5 * self.gaussians.dim * LOG_2PI
-        return (-0.5 * jnp.sum(y * y, axis=-1) - offset[:, None]).T
+        return (-0.5 * self.gaussians.squared_distances(x) - offset[:, None]).T
 
     def score(self, r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
         return -self.gaussians._pulled_sum(self.gaussians.whiten(x), r)

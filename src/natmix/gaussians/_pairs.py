@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from natmix.gaussians.full import FullGaussians
 
 _NEGLIGIBLE = 1e-5
-_CHUNK = 128
-"""Samples of a component handled at once."""
+_CPU_BLOCK = 128
+_ACCELERATOR_BLOCK = 128
+"""Samples in a block, the unit of what matters: samples of one component mostly lie side by side."""
 
 
 class Pairs(eqx.Module):
-    """The samples that matter to each component."""
+    """The blocks of samples that matter to each component."""
 
     weights: Float[Array, "K N"]
-    ranks: Int[Array, "K N"]
-    """How many samples up to this one matter."""
+    """Zero for pairs that do not matter."""
+    ranks: Int[Array, "K B"]
+    """How many blocks up to this one matter."""
 
     @classmethod
     def of(
@@ -44,25 +46,35 @@ class Pairs(eqx.Module):
         matters = ~(jnp.abs(weights) <= limit)
         if count is not None:
             matters = matters & (jnp.arange(weights.shape[0]) < count)[:, None]
-        return cls(weights.T, jnp.cumsum(matters.T, axis=1, dtype=jnp.int32))
+        weights = jnp.where(matters, weights, 0)
+        size = _block_size()
+        padded = jnp.pad(matters, ((0, -weights.shape[0] % size), (0, 0)))
+        blocks = jnp.any(padded.reshape(-1, size, padded.shape[1]), axis=1)
+        return cls(weights.T, jnp.cumsum(blocks.T, axis=1, dtype=jnp.int32))
 
     @property
     def counts(self) -> Int[Array, " K"]:
-        """How many samples matter to each component."""
+        """How many blocks matter to each component."""
         return self.ranks[:, -1]
 
-    def chunk(self, i: Count) -> tuple[Int[Array, "K C"], Float[Array, "K C"]]:
-        """Samples i C to (i + 1) C - 1 of those that matter, and their weights; zero beyond the last."""
-        wanted = i * _CHUNK + jnp.arange(_CHUNK, dtype=jnp.int32)
-        find = jax.vmap(lambda r: jnp.searchsorted(r, wanted + 1, method="scan_unrolled"))
-        real = wanted < self.counts[:, None]
-        samples = jnp.where(real, find(self.ranks), 0)
-        return samples, jnp.where(real, jnp.take_along_axis(self.weights, samples, axis=1), 0)
+    def block(self, i: Count) -> tuple[Int[Array, " K"], Float[Array, "K C"]]:
+        """The first sample of each component's block number i, and weights; zero if it has fewer blocks.
+
+        The last block begins earlier than it should rather than to end beyond the last sample.
+        """
+        N = self.weights.shape[1]
+        size = min(_block_size(), N)
+        find = jax.vmap(lambda r: jnp.searchsorted(r, i + 1, method="scan_unrolled"))
+        number = jnp.minimum(find(self.ranks), self.ranks.shape[1] - 1).astype(jnp.int32)
+        first = jnp.minimum(number * size, N - size)
+        samples = first[:, None] + jnp.arange(size, dtype=jnp.int32)
+        real = (samples >= number[:, None] * size) & (i < self.counts[:, None])
+        return first, jnp.where(real, jax.vmap(lambda w, f: _slice(w, f, size))(self.weights, first), 0)
 
     def fold(self, step: Callable[[PyTree, Array, Array], PyTree], start: PyTree) -> PyTree:
-        """``step(carry, samples, weights)`` over all chunks."""
-        trips = (most(jnp.max(self.counts)) + _CHUNK - 1) // _CHUNK
-        return jax.lax.fori_loop(0, trips, lambda i, carry: step(carry, *self.chunk(i)), start)
+        """``step(carry, first samples, weights)`` over all blocks."""
+        trips = most(jnp.max(self.counts))
+        return jax.lax.fori_loop(0, trips, lambda i, carry: step(carry, *self.block(i)), start)
 
 
 def moments(
@@ -81,9 +93,9 @@ def moments(
 def _moments(
     x: Float[Array, "N D"], v: Float[Array, "N D"], gaussians: "FullGaussians", pairs: Pairs
 ) -> Float[Array, "K D D"]:
-    def step(moment: Array, samples: Array, w: Array) -> Array:
-        y = _whitened(gaussians, x, samples, w != 0)
-        return moment + einsum("kci,kcj->kij", y * w[:, :, None], v[samples])
+    def step(moment: Array, first: Array, w: Array) -> Array:
+        y = _whitened(gaussians, x, first, w != 0)
+        return moment + einsum("kci,kcj->kij", y * w[:, :, None], _blocks_of(v, first, w.shape[1]))
 
     return pairs.fold(step, jnp.zeros_like(gaussians.scale_tril))
 
@@ -93,9 +105,8 @@ def pulled_sums(
 ) -> Float[Array, "N D"]:
     """sum_k r L^-T y; the sums of r over the components are one."""
     pairs = Pairs.of(r, 1.0, count)
-    at_once = _at_once(gaussians)
     total = jnp.zeros_like(x)
-    if at_once >= gaussians.capacity:
+    if _at_once(gaussians) >= gaussians.capacity:
         return _add_pulled(x, total, gaussians, pairs)
     present = pairs.counts > 0
     front = jnp.argsort(~present, stable=True)
@@ -110,20 +121,39 @@ def pulled_sums(
 def _add_pulled(
     x: Float[Array, "N D"], total: Float[Array, "N D"], gaussians: "FullGaussians", pairs: Pairs
 ) -> Float[Array, "N D"]:
-    def step(total: Array, samples: Array, r: Array) -> Array:
-        y = _whitened(gaussians, x, samples, r != 0)
+    def step(total: Array, first: Array, r: Array) -> Array:
+        y = _whitened(gaussians, x, first, r != 0)
         pulled = einsum("kci,kij->kcj", y * r[:, :, None], gaussians.inverse_tril)
-        return total.at[samples].add(pulled)
+        size = r.shape[1]
+        if first.shape[0] > 1:
+            return total.at[first[:, None] + jnp.arange(size)].add(pulled)
+        # One component's block is one slice; a scatter visits every row by itself on a CPU.
+        here = _slice(total, first[0], size) + pulled[0]
+        return jax.lax.dynamic_update_slice_in_dim(total, here, first[0], 0)
 
     return pairs.fold(step, total)
 
 
 def _whitened(
-    gaussians: "FullGaussians", x: Float[Array, "N D"], samples: Int[Array, "K C"], real: Bool[Array, "K C"]
+    gaussians: "FullGaussians", x: Float[Array, "N D"], first: Int[Array, " K"], real: Bool[Array, "K C"]
 ) -> Float[Array, "K C D"]:
-    d = jnp.where(real[:, :, None], x[samples] - gaussians.mean[:, None], 0)
-    return einsum("kcj,kij->kci", d, gaussians.inverse_tril)
+    d = _blocks_of(x, first, real.shape[1]) - gaussians.mean[:, None]
+    return einsum("kcj,kij->kci", jnp.where(real[:, :, None], d, 0), gaussians.inverse_tril)
+
+
+def _blocks_of(a: Float[Array, "N D"], first: Int[Array, " K"], size: int) -> Float[Array, "K C D"]:
+    if first.shape[0] == 1:
+        return _slice(a, first[0], size)[None]
+    return a[first[:, None] + jnp.arange(size)]
+
+
+def _slice(a: Array, first: Count, size: int) -> Array:
+    return jax.lax.dynamic_slice_in_dim(a, first, size)
+
+
+def _block_size() -> int:
+    return _CPU_BLOCK if jax.default_backend() == "cpu" else _ACCELERATOR_BLOCK
 
 
 def _at_once(gaussians: "FullGaussians") -> int:
-    return min(gaussians.capacity, rows_at_once(_CHUNK * gaussians.dim, 1))
+    return min(gaussians.capacity, rows_at_once(_block_size() * gaussians.dim, 1))
