@@ -39,9 +39,13 @@ def skipping(rows: int, n: int, count: Count | int | None) -> int:
 def _budget() -> int:
     if jax.default_backend() == "cpu":
         return _CPU_ELEMENTS
+    return by_memory(_BYTES_PER_ELEMENT, *_ACCELERATOR_ELEMENTS)
+
+
+def by_memory(bytes_each: int, fewest: int, most: int) -> int:
+    """How many there may be at once on this accelerator when each is given so much of its memory."""
     stats = jax.local_devices()[0].memory_stats() or {}
-    fewest, most = _ACCELERATOR_ELEMENTS
-    return min(max(stats.get("bytes_limit", 0) // _BYTES_PER_ELEMENT, fewest), most)
+    return min(max(stats.get("bytes_limit", 0) // bytes_each, fewest), most)
 
 
 def map_blocks(

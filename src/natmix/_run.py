@@ -155,8 +155,9 @@ class Runner:
             self._warm.add(state.mixture.num_components)
             self.compile_seconds += time.perf_counter() - start
         state, infos, done, _ = _chunk(self._plan(iterations, budget), state)
+        infos, done = jax.device_get((infos, done))  # all at once, for every copy has to wait
         n = int(done)
-        arrays = {f.name: np.asarray(getattr(infos, f.name))[:n] for f in dataclasses.fields(infos)}
+        arrays = {f.name: getattr(infos, f.name)[:n] for f in dataclasses.fields(infos)}
         if n:
             self._compile_ahead(state, int(arrays["components"][-1]))
         return ChunkResult(state, arrays, exhausted=n == 0 and iterations > 0)

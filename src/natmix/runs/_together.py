@@ -192,8 +192,9 @@ class Together:
         plan = self._plan(min(iterations, CHUNK), budget, active)
         ends, infos, done, affordable = _group_chunk(plan, tuple(group))
         self._last = list(ends)
-        n, enough = int(done), np.asarray(affordable)
-        arrays = {f.name: np.asarray(getattr(infos, f.name))[:n] for f in dataclasses.fields(infos)}
+        infos, done, enough = jax.device_get((infos, done, affordable))
+        n = int(done)
+        arrays = {f.name: getattr(infos, f.name)[:n] for f in dataclasses.fields(infos)}
         return [
             ChunkResult(ends[p], {k: v[:, p] for k, v in arrays.items()}, n == 0 and not enough[p])
             for p in places
