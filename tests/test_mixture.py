@@ -15,8 +15,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from natmix import Estimate, Mixture
+from natmix._estimate import mean_estimate
+from natmix._keys import as_key, draw_rows
 from natmix.gaussians import FullGaussians
-from natmix.mixture import as_key, draw_rows, mean_estimate
 
 jax.config.update("jax_enable_x64", True)
 

@@ -70,3 +70,16 @@ def test_models_that_cannot_be_fitted():
     with pytest.raises(ValueError, match="no latent variable"):
         natmix.fit(nothing)
     assert not is_pymc_model(lambda x: x)
+
+
+def test_draws_by_name_are_unconstrained():
+    with pm.Model() as model:
+        low = pm.Normal("low")
+        pm.Uniform("between", low, low + 2)
+        pm.HalfNormal("positive", shape=2)
+        pm.Dirichlet("shares", np.ones(3))
+    found = PymcModel(model)
+    x = np.random.default_rng(0).normal(size=(4, found.dim))
+    np.testing.assert_allclose(found.unconstrain(found.constrain(x)), x, atol=1e-6)
+    with pytest.raises(ValueError, match="lack the model's variable 'positive'"):
+        found.unconstrain({k: v for k, v in found.constrain(x).items() if k != "positive"})

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from natmix._changes import apply_change, candidates, iteration_info, updated
 from natmix._expectations import expected_log_ratios, objective
 from natmix._hyper import real
+from natmix._keys import as_key
 from natmix._records import Evaluation, Query
 from natmix._rows import PerComponent, take_rows
 from natmix._sharding import Devices, as_mesh, everywhere, everywhere_alike, using, whole_rows
@@ -22,7 +23,7 @@ from natmix.component_adaptation._base import NewSamples
 from natmix.component_stepsizes import AbstractComponentStepsize
 from natmix.component_stepsizes._base import Rewards
 from natmix.component_updaters import AbstractComponentUpdater
-from natmix.mixture import Mixture, as_key
+from natmix.mixture import Mixture
 from natmix.ng_estimators import AbstractNgEstimator
 from natmix.sample_selectors import AbstractSampleSelector
 from natmix.targets import AbstractTarget

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 
-from natmix.mixture import Estimate
+from natmix._estimate import Estimate
 
 FEWEST_DRAWS = 10
 """Of the target, and of the mixture: fewer say nothing about the error."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from natmix._algorithm import GMMVI
 from natmix._draws import Draws
-from natmix.mixture import Estimate, Mixture
+from natmix._estimate import Estimate
+from natmix.mixture import Mixture
 from natmix.models import AbstractModel
 from natmix.models._base import Points
 from natmix.targets import AbstractTarget

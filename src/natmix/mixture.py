@@ -1,20 +1,21 @@
 """The Gaussian mixture: what a fit returns, useful by itself."""
 
 import functools
-import math
-import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from natmix._estimate import Estimate, mean_estimate
+from natmix._keys import as_key, draw_rows
 from natmix._linalg import einsum, symmetrise
+from natmix._mixture_checks import at_least_one, check_parameters, holds, known_dims, normalise, vector
 from natmix._square_root import (
     component_std,
     condition_on_first,
@@ -31,19 +32,6 @@ if TYPE_CHECKING:
     import sklearn.mixture
 
     from natmix._frozen import FrozenMixture
-
-
-class Estimate(NamedTuple):
-    """A Monte-Carlo estimate with its standard error."""
-
-    value: float
-    standard_error: float
-
-    def __str__(self) -> str:
-        if not (math.isfinite(self.value) and 1e-7 < self.standard_error < math.inf):
-            return f"{self.value:.4g} ± {self.standard_error:.2g}"
-        decimals = max(0, 1 - math.floor(math.log10(self.standard_error)))
-        return f"{self.value:.{decimals}f} ± {self.standard_error:.{decimals}f}"
 
 
 class Mixture(eqx.Module):
@@ -65,14 +53,14 @@ class Mixture(eqx.Module):
     @classmethod
     def full(cls, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Self:
         """From K weights (normalised here), means [K, D] and covariance matrices [K, D, D]."""
-        w, m, S = _check_parameters(weights, means, covariances, matrix=True)
-        return cls(_normalise(w), FullGaussians.from_covariance(m, symmetrise(S)))
+        w, m, S = check_parameters(weights, means, covariances, matrix=True)
+        return cls(normalise(w), FullGaussians.from_covariance(m, symmetrise(S)))
 
     @classmethod
     def diagonal(cls, weights: ArrayLike, means: ArrayLike, variances: ArrayLike) -> Self:
         """From K weights (normalised here), means [K, D] and variances [K, D]."""
-        w, m, v = _check_parameters(weights, means, variances, matrix=False)
-        return cls(_normalise(w), DiagonalGaussians(m, jnp.sqrt(v)))
+        w, m, v = check_parameters(weights, means, variances, matrix=False)
+        return cls(normalise(w), DiagonalGaussians(m, jnp.sqrt(v)))
 
     # Shape --------------------------------------------------------------------------------------
 
@@ -175,7 +163,7 @@ class Mixture(eqx.Module):
     def quantile(self, p: ArrayLike) -> Float[Array, "*P D"]:
         """Quantiles of every dimension by itself, for probabilities strictly between 0 and 1."""
         p = jnp.asarray(p, self.dtype)
-        if not _holds(jnp.all((p > 0) & (p < 1))):
+        if not holds(jnp.all((p > 0) & (p < 1))):
             raise ValueError("Probabilities must lie strictly between 0 and 1.")
         return _quantile(self, p.reshape(-1)).reshape(*p.shape, self.dim)
 
@@ -184,7 +172,7 @@ class Mixture(eqx.Module):
         q = self._present()
         if q.num_components == 1:
             return Estimate(float(q.components.entropy()[0]), 0.0)
-        return mean_estimate(-q.log_prob(q.sample(key, _at_least_one(n))))
+        return mean_estimate(-q.log_prob(q.sample(key, at_least_one(n))))
 
     def kl(self, other: "Mixture", key: PRNGKey | int = 0, n: int = 10_000) -> Estimate:
         """KL(self || other): exact between two Gaussians, otherwise from ``n`` samples of self."""
@@ -193,14 +181,14 @@ class Mixture(eqx.Module):
         p, q = self._present(), other._present()
         if p.num_components == 1 and q.num_components == 1:
             return Estimate(float(gaussian_kl(p.components, q.components)), 0.0)
-        x = p.sample(key, _at_least_one(n))
+        x = p.sample(key, at_least_one(n))
         return mean_estimate(p.log_prob(x) - q.log_prob(x))
 
     # New mixtures -------------------------------------------------------------------------------
 
     def marginal(self, dims: int | Sequence[int]) -> "Mixture":
         """The distribution of some dimensions, in the order given, in closed form."""
-        kept = _dims(dims, self.dim)
+        kept = known_dims(dims, self.dim)
         if isinstance(self.components, DiagonalGaussians):
             parts = DiagonalGaussians(self.means[:, kept], self.components.scale[:, kept])
             return Mixture(self.log_weights, parts)
@@ -214,14 +202,14 @@ class Mixture(eqx.Module):
         """
         if not given:
             return self
-        fixed = _dims(list(given), self.dim)
+        fixed = known_dims(list(given), self.dim)
         free = np.array([d for d in range(self.dim) if d not in set(fixed.tolist())])
         if free.size == 0:
             raise ValueError("Conditioning on every dimension leaves nothing; leave out at least one.")
         if any(np.ndim(v) for v in given.values()):
             raise ValueError("Condition on one number per dimension; use jax.vmap for many.")
         value = jnp.stack([jnp.asarray(v, self.dtype) for v in given.values()])
-        if not _holds(jnp.all(jnp.isfinite(value))):
+        if not holds(jnp.all(jnp.isfinite(value))):
             raise ValueError("The values to condition on must be finite.")
         parts: AbstractGaussians
         if isinstance(self.components, DiagonalGaussians):
@@ -231,7 +219,7 @@ class Mixture(eqx.Module):
             order = np.concatenate([fixed, free])
             factor = triangularise(scale_tril(self.components)[:, order])
             log_w, parts = condition_on_first(self.log_weights, self.means[:, order], factor, value)
-        if not _holds(jnp.max(log_w) > -jnp.inf):
+        if not holds(jnp.max(log_w) > -jnp.inf):
             raise ValueError(
                 f"The values to condition on are so far away that their density underflows in {self.dtype}."
             )
@@ -247,20 +235,20 @@ class Mixture(eqx.Module):
             return self._scale_and_shift(A, shift)
         if A.ndim != 2 or A.shape[1] != self.dim:
             raise ValueError(f"The matrix must have {self.dim} columns, got shape {A.shape}.")
-        b = _vector(shift, A.shape[0], self.dtype, "The shift")
-        if not _holds(jnp.all(jnp.isfinite(A))):
+        b = vector(shift, A.shape[0], self.dtype, "The shift")
+        if not holds(jnp.all(jnp.isfinite(A))):
             raise ValueError("The matrix must be finite.")
         rows = A / jnp.linalg.norm(A, axis=1, keepdims=True)  # the units of the rows are not its rank
-        if not _holds(jnp.linalg.matrix_rank(jnp.nan_to_num(rows)) == A.shape[0]):
+        if not holds(jnp.linalg.matrix_rank(jnp.nan_to_num(rows)) == A.shape[0]):
             raise ValueError("The matrix must have full row rank, otherwise the image has no density.")
         mean = einsum("ij,kj->ki", A, self.means) + b
         factor = triangularise(einsum("ij,kjl->kil", A, scale_tril(self.components)))
         return Mixture(self.log_weights, FullGaussians.from_scale_tril(mean, factor))
 
     def _scale_and_shift(self, scale: Float[Array, "..."], shift: ArrayLike) -> "Mixture":
-        a = _vector(scale, self.dim, self.dtype, "The scale")
-        b = _vector(shift, self.dim, self.dtype, "The shift")
-        if not _holds(jnp.all(a != 0)):
+        a = vector(scale, self.dim, self.dtype, "The scale")
+        b = vector(shift, self.dim, self.dtype, "The shift")
+        if not holds(jnp.all(a != 0)):
             raise ValueError("An affine map must not scale a dimension by zero.")
         mean = a * self.means + b
         if isinstance(self.components, DiagonalGaussians):
@@ -274,10 +262,10 @@ class Mixture(eqx.Module):
         The posterior when q is the prior and the Gaussian a likelihood in x. A scalar or vector
         ``covariance`` holds variances and keeps diagonal covariances diagonal.
         """
-        m = _vector(mean, self.dim, self.dtype, "The mean")
+        m = vector(mean, self.dim, self.dtype, "The mean")
         C = jnp.asarray(covariance, self.dtype)
         if C.ndim <= 1:
-            variance = _vector(C, self.dim, self.dtype, "The variance")
+            variance = vector(C, self.dim, self.dtype, "The variance")
             other = Mixture.diagonal([1.0], m[None], variance[None]).components
         else:
             other = Mixture.full([1.0], m[None], C[None]).components
@@ -355,24 +343,6 @@ class Mixture(eqx.Module):
         return to_numpyro(self)
 
 
-def as_key(key: PRNGKey | int) -> PRNGKey:
-    """A typed key from a typed key, an old-style key or an integer seed."""
-    if isinstance(key, (int, np.integer)):
-        return jax.random.key(int(key))
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return key
-    return jax.random.wrap_key_data(key)
-
-
-def draw_rows(key: PRNGKey, log_weights: Float[Array, " K"], n: int) -> Int[Array, " n"]:
-    """``n`` component indices by inverting the cumulative weights: padding changes nothing."""
-    cumulative = jnp.cumsum(jnp.exp(log_weights))
-    u = jax.random.uniform(key, (n,), cumulative.dtype) * cumulative[-1]
-    rows = jnp.searchsorted(cumulative, u, side="right")
-    last = jnp.max(jnp.where(log_weights > -jnp.inf, jnp.arange(log_weights.shape[0]), 0))
-    return jnp.minimum(rows, last).astype(jnp.int32)
-
-
 @jax.jit
 def _component_log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, "N K"]:
     return q.components.log_prob(x)
@@ -409,87 +379,3 @@ def _quantile(q: Mixture, p: Float[Array, " P"]) -> Float[Array, "P D"]:
 
     low, high = jax.lax.fori_loop(0, jnp.finfo(q.dtype).nmant + 8, halve, (low, high))
     return low + 0.5 * (high - low)
-
-
-def mean_estimate(values: Float[Array, " n"]) -> Estimate:
-    """Mean and its standard error."""
-    n = values.shape[0]
-    error = jnp.std(values, ddof=1) / np.sqrt(n) if n > 1 else jnp.inf
-    return Estimate(float(jnp.mean(values)), float(error))
-
-
-def _at_least_one(n: int) -> int:
-    if n < 1:
-        raise ValueError(f"An estimate needs at least one sample, got n={n}.")
-    return n
-
-
-def _holds(condition: Bool[Array, ""]) -> bool:
-    """Whether a check passes; inside jit or vmap, where values are unknown, it does."""
-    return isinstance(condition, jax.core.Tracer) or bool(condition)
-
-
-def _vector(value: ArrayLike, size: int, dtype: Any, name: str) -> Float[Array, " size"]:
-    v = jnp.asarray(value, dtype)
-    if v.shape not in ((), (size,)):
-        raise ValueError(f"{name} must be a number or a vector of length {size}, got shape {v.shape}.")
-    if not _holds(jnp.all(jnp.isfinite(v))):
-        raise ValueError(f"{name} must be finite.")
-    return jnp.broadcast_to(v, (size,))
-
-
-def _normalise(weights: Float[Array, " K"]) -> Float[Array, " K"]:
-    return jnp.log(weights) - jnp.log(jnp.sum(weights))
-
-
-def _check_parameters(
-    weights: ArrayLike, means: ArrayLike, spread: ArrayLike, *, matrix: bool
-) -> tuple[Array, Array, Array]:
-    m = jnp.asarray(means)
-    if not jnp.issubdtype(m.dtype, jnp.floating):
-        m = m.astype(jnp.result_type(float))
-    if m.ndim != 2 or m.shape[0] < 1 or m.shape[1] < 1:
-        raise ValueError(f"Means must have shape [K, D] with K, D >= 1, got {m.shape}.")
-    K, D = m.shape
-    w = jnp.asarray(weights, m.dtype)
-    if w.shape != (K,):
-        raise ValueError(f"Weights must have shape [{K}] to match the means, got {w.shape}.")
-    s = jnp.asarray(spread, m.dtype)
-    name, shape = ("Covariances", (K, D, D)) if matrix else ("Variances", (K, D))
-    if s.shape != shape:
-        raise ValueError(f"{name} must have shape {list(shape)} to match the means, got {s.shape}.")
-    if any(isinstance(a, jax.core.Tracer) for a in (w, m, s)):
-        return w, m, s
-    if not bool(jnp.all(w >= 0)) or not bool(jnp.sum(w) > 0) or not bool(jnp.all(jnp.isfinite(w))):
-        raise ValueError("Weights must be finite, not negative, and not all zero.")
-    if not bool(jnp.all(jnp.isfinite(m))):
-        raise ValueError("Means must be finite.")
-    if matrix:
-        if not bool(jnp.all(jnp.isfinite(s))):
-            raise ValueError("Covariances must be finite.")
-        if not bool(
-            jnp.allclose(s, jnp.swapaxes(s, 1, 2), rtol=1e-3, atol=1e-6 * float(jnp.max(jnp.abs(s))))
-        ):
-            raise ValueError("Covariances must be symmetric.")
-        good = jnp.all(jnp.isfinite(jnp.linalg.cholesky(s)), axis=(1, 2))
-        if not bool(jnp.all(good)):
-            bad = int(jnp.argmin(good))
-            raise ValueError(f"Covariance {bad} is singular or not positive definite; it has no density.")
-    elif not bool(jnp.all((s > 0) & jnp.isfinite(s))):
-        raise ValueError("Variances must be positive and finite.")
-    return w, m, s
-
-
-def _dims(dims: Any, D: int) -> np.ndarray:
-    raw = list(dims) if np.ndim(dims) else [dims]
-    try:
-        whole = [operator.index(d) for d in raw]
-    except TypeError:
-        raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {raw}.") from None
-    bad = [d for d in whole if not -D <= d < D]
-    if bad:
-        raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {bad[0]}.")
-    kept = np.array([d % D for d in whole], dtype=int)
-    if kept.size == 0 or len(set(kept.tolist())) != kept.size:
-        raise ValueError(f"Name at least one dimension, each only once, got {whole}.")
-    return kept

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from natmix._estimate import Estimate
 from natmix.diagnostics._modes import group
-from natmix.mixture import Estimate, Mixture
+from natmix.mixture import Mixture
 
 if TYPE_CHECKING:
     from natmix._result import Result

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix._bridge import FEWEST_DRAWS, bridged
+from natmix._estimate import Estimate
 from natmix._evaluate import _log_density, evaluated_draws
-from natmix.mixture import Estimate
 from natmix.models import AbstractModel
 
 if TYPE_CHECKING:

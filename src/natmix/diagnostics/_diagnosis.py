@@ -5,13 +5,14 @@ import dataclasses
 import numpy as np
 
 from natmix._draws import Draws
+from natmix._estimate import Estimate
 from natmix.diagnostics._missed import Hunt
 from natmix.diagnostics._modes import Mode, modes
 from natmix.diagnostics._nats import nats
 from natmix.diagnostics._pareto import Smoothed, pareto_smooth, reliable_below
 from natmix.metrics._effective_sample_size import share
 from natmix.metrics._ratios import log_mean_exp
-from natmix.mixture import Estimate, Mixture
+from natmix.mixture import Mixture
 
 TRUSTED_GAP = 0.05
 """Nats of KL(q || p) up to which the mixture may stand for the target.

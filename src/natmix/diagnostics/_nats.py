@@ -1,6 +1,6 @@
 """A divergence in words."""
 
-from natmix.mixture import Estimate
+from natmix._estimate import Estimate
 
 
 def nats(gap: Estimate) -> str:

@@ -19,10 +19,10 @@ from jaxtyping import Float, Int
 from scipy.special import chdtri, ndtri
 
 from natmix._arguments import run_key
+from natmix._estimate import Estimate
 from natmix._limits import is_number
 from natmix.diagnostics._simulation_progress import SimulationProgress
 from natmix.diagnostics._uniformity import anderson_darling, holm, ranks_among, symmetry, width
-from natmix.mixture import Estimate
 from natmix.models._base import coordinate_names
 from natmix.models.pytree import leaf_name
 from natmix.simulators import as_simulator

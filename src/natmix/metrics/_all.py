@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from natmix._keys import as_key
 from natmix._types import PRNGKey
 from natmix.metrics._effective_sample_size import forward_effective_sample_size
 from natmix.metrics._entropy import entropy
@@ -14,7 +15,7 @@ from natmix.metrics._evidence_upper_bound import evidence_upper_bound
 from natmix.metrics._log_evidence import log_evidence
 from natmix.metrics._neg_elbo import neg_elbo
 from natmix.metrics._sliced_wasserstein import sliced_wasserstein
-from natmix.mixture import Mixture, as_key
+from natmix.mixture import Mixture
 from natmix.references import load_for
 
 if TYPE_CHECKING:

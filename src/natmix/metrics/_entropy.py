@@ -1,7 +1,8 @@
 """The entropy of the mixture."""
 
+from natmix._estimate import Estimate, mean_estimate
 from natmix._types import PRNGKey
-from natmix.mixture import Estimate, Mixture, mean_estimate
+from natmix.mixture import Mixture
 
 
 def entropy(mixture: Mixture, key: PRNGKey | int, samples: int = 2000) -> Estimate:

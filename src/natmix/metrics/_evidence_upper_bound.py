@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from natmix._estimate import Estimate
 from natmix.metrics._ratios import at_target_samples
-from natmix.mixture import Estimate, Mixture
+from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
 

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from natmix._evaluate import estimate_elbo
+from natmix._keys import as_key
 from natmix._types import PRNGKey
-from natmix.mixture import Mixture, as_key
+from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
 

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from natmix._evaluate import _log_density
+from natmix._keys import as_key
 from natmix._types import PRNGKey
-from natmix.mixture import Mixture, as_key
+from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from natmix._keys import as_key
 from natmix._types import PRNGKey
-from natmix.mixture import as_key
 
 _ELEMENTS = 2**23
 

@@ -62,6 +62,32 @@ class PymcModel(AbstractModel):
         values = jax.vmap(lambda row: tuple(self._named(*self._one(row))))(jnp.asarray(x))
         return dict(zip(self._outputs, map(np.asarray, values), strict=True))
 
+    def unconstrain(self, values: dict[str, Any]) -> Points:
+        """Vectors for free variables by name; others are not looked at."""
+        free = list(self._model.free_RVs)
+        lacking = [rv.name for rv in free if rv.name not in values]
+        if lacking:
+            raise ValueError(f"The draws lack the model's variable {lacking[0]!r}.")
+        transforms = [self._model.rvs_to_transforms[rv] for rv in free]
+        outputs = [
+            rv if t is None else t.forward(rv, *rv.owner.inputs)
+            for rv, t in zip(free, transforms, strict=True)
+        ]
+        graph = _pymc_jax()
+        from pytensor.graph.replace import clone_replace
+
+        # Plain inputs in place of the random variables, which would bring their generators along.
+        inputs = [rv.type(rv.name) for rv in free]
+        outputs = clone_replace(outputs, dict(zip(free, inputs, strict=True)))
+        forward = graph.get_jaxified_graph(inputs=inputs, outputs=outputs)
+        by_value = {self._model.rvs_to_values[rv].name: i for i, rv in enumerate(free)}
+
+        def vector(*named: Array) -> Float[Array, " D"]:
+            found = forward(*named)
+            return ravel_pytree([found[by_value[name]] for name in self._inputs])[0]
+
+        return jax.vmap(vector)(*[jnp.asarray(values[rv.name], self._dtype) for rv in free])
+
     def start(self, key: PRNGKey) -> Start | None:
         """Around PyMC's initial point, one unit wide in transformed coordinates, as its samplers begin."""
         return Start(self._centre, np.ones(self.dim))

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix._bridge import bridged
-from natmix.mixture import Estimate
+from natmix._estimate import Estimate
 
 
 def bridge_log_evidence(

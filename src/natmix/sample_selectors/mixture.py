@@ -8,8 +8,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix._hyper import flag
 from natmix._importance import effective_sample_size
+from natmix._keys import draw_rows
 from natmix._types import Count, PRNGKey, Scalar
-from natmix.mixture import Mixture, draw_rows
+from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
 
 
