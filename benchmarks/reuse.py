@@ -2,7 +2,8 @@
 
 Run: python benchmarks/reuse.py [--write results] [--iterations 300] [PROBLEM:COMPONENTS ...]
 
-SAMTRON with the paper's hyperparameters on a problem, from so many components, three ways in turns:
+SAMTRON with the paper's hyperparameters on a problem, from so many components, three ways, each in a process
+of its own:
 
     none          reuse_ratio 0: every component draws its desired samples anew
     reuse         the paper's reuse_ratio of german_credit (1.618): new samples are what the effective sample
@@ -16,6 +17,9 @@ Evaluations and milliseconds are per iteration (of the second half), the -ELBO i
 
 import argparse
 import csv
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +34,7 @@ from natmix._run import Runner
 from natmix.sample_selectors._reuse import Ring
 
 CASES = ("german_credit:1", "german_credit:8", "breast_cancer:8", "gmm20:16", "gmm100:4")
-RATIO = 1.61803
+WAYS = {"none": 0.0, "reuse": 1.61803, "recomputed": 1.61803}
 WINDOW = 50
 ELBO_SAMPLES = 20_000
 COLUMNS = (
@@ -94,26 +98,29 @@ def recomputed(self, x, log_sums, used, count):
     return self.gaussians.mixture_log_prob(jnp.log(used), x, count)
 
 
+def alone(case, way, iterations):
+    """One way, in this process: what it found, as JSON."""
+    name, components = case.split(":")
+    if way == "recomputed":
+        Ring._log_mass = recomputed
+    problem, preset = problems.load(name, seed=0), presets.paper("samtron", name)
+    run = Run(problem, "samtron", preset, int(components), WAYS[way])
+    for _ in range(iterations // WINDOW):
+        run.advance()
+    print(json.dumps({"outcome": run.outcome(), "elbos": [float(e) for e in run.elbos[:10]]}))
+
+
 def measure(case, iterations):
     name, components = case.split(":")
-    problem, preset = problems.load(name, seed=0), presets.paper("samtron", name)
-    runs = {}
-    for way, ratio in (("none", 0.0), ("reuse", RATIO), ("recomputed", RATIO)):
-        kept = Ring._log_mass
-        if way == "recomputed":
-            Ring._log_mass = recomputed
-            jax.clear_caches()
-        try:  # compiled by its first iteration
-            runs[way] = Run(problem, "samtron", preset, int(components), ratio)
-        finally:
-            Ring._log_mass = kept
-    for _ in range(iterations // WINDOW):
-        for run in runs.values():
-            run.advance()
-    early = [np.asarray(runs[w].elbos[:10]) for w in ("reuse", "recomputed")]
+    found = {}
+    for way in WAYS:
+        command = [sys.executable, __file__, case, "--way", way, "--iterations", str(iterations)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found[way] = json.loads(done.stdout.splitlines()[-1])
+    early = [np.asarray(found[way]["elbos"]) for way in ("reuse", "recomputed")]
     if not np.allclose(*early, rtol=1e-2, atol=1e-2):
         raise SystemExit(f"{case}: the two ways to the background disagree: {early}")
-    return [(name, int(components), way, *run.outcome()) for way, run in runs.items()]
+    return [(name, int(components), way, *found[way]["outcome"]) for way in WAYS]
 
 
 def main(cases, iterations, write):
@@ -139,5 +146,9 @@ if __name__ == "__main__":
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--way", choices=tuple(WAYS), help="only this one, in this process")
     options = parser.parse_args()
-    main(options.cases, options.iterations, options.write)
+    if options.way:
+        alone(options.cases[0], options.way, options.iterations)
+    else:
+        main(options.cases, options.iterations, options.write)
