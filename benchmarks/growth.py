@@ -135,23 +135,31 @@ def exponent(points: list[Point], what: str) -> float:
 def save(points: list[Point], folder: Path) -> None:
     """The numbers and a picture."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     with (folder / "growth.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*Point._fields, "device"])
         writer.writerows([*p, jax.devices()[0].device_kind] for p in points)
     axes = list(dict.fromkeys(p.axis for p in points))
+    columns = min(3, len(axes))
+    rows = -(-len(axes) // columns)
     figure, plots = plt.subplots(
-        1, len(axes), figsize=(3 * len(axes), 2.8), squeeze=False, layout="constrained"
+        rows, columns, figsize=(3.4 * columns, 2.8 * rows), squeeze=False, layout="constrained"
     )
-    for plot, axis in zip(plots[0], axes, strict=True):
+    for plot, axis in zip(plots.flat, axes, strict=False):
         mine = [p for p in points if p.axis == axis]
         sizes = [p.size for p in mine]
         plot.loglog(sizes, [p.milliseconds for p in mine], "o-", label="ms per iteration")
         plot.loglog(sizes, [p.temporary_mb for p in mine], "s--", label="MB temporary")
-        plot.set(title=f"{axis}: {exponent(mine, 'milliseconds'):.2f}", xlabel=axis)
+        plot.set(title=f"exponent of the time: {exponent(mine, 'milliseconds'):.2f}", xlabel=axis)
+        low, high = plot.get_ylim()
+        plot.set_ylim(min(low, 0.5), max(high, 100))  # so that what is flat looks flat
+        plot.xaxis.set_minor_formatter(NullFormatter())
         plot.grid(alpha=0.3)
-    plots[0][0].legend(fontsize=7)
+    for plot in plots.flat[len(axes) :]:
+        plot.set_axis_off()
+    plots[0, 0].legend(fontsize=7)
     figure.savefig(folder / "growth.png", dpi=150)
 
 
