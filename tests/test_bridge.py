@@ -185,3 +185,6 @@ def test_positions_between_bounds_are_unconstrained():
     )
     x = np.asarray(jax.random.normal(jax.random.key(0), (6, 3)))
     np.testing.assert_allclose(model.unconstrain(model.constrain(x)), x, atol=1e-6)
+    other = {"z": np.full((6, 2), 0.5), "a": np.full(6, 2.0)}  # as many numbers under other names
+    with pytest.raises(ValueError, match="structure of the position"):
+        model.unconstrain(other)

@@ -269,6 +269,16 @@ def test_nothing_usable_and_zeros():
     assert half.gap.value == np.inf
 
 
+@pytest.mark.parametrize("samples", [10, 30])
+def test_few_samples_are_called_few(samples):
+    x = np.asarray(TRUE.sample(0, samples))
+    log_p = np.asarray(TRUE.log_prob(x))
+    found = diagnose(TRUE, Draws(x, log_p, log_p))
+    assert found.verdict == "distrust"
+    assert len(found.reasons) == 1
+    assert f"Only {samples} samples were evaluated" in found.reasons[0]
+
+
 def test_a_verdict_does_not_depend_on_the_target_s_constant():
     a = diagnose(TRUE, Draws(np.asarray(TRUE.sample(0, 500)), np.linspace(0, 1, 500), np.zeros(500)))
     b = diagnose(TRUE, Draws(np.asarray(TRUE.sample(0, 500)), np.linspace(0, 1, 500) + 1e4, np.zeros(500)))
@@ -315,6 +325,11 @@ def test_a_search_needs_gradients(result):
     host = HostTarget(lambda x: -0.5 * np.sum(x**2, axis=1), 3)
     with pytest.raises(ValueError, match="several seeds"):
         dataclasses.replace(result, target=host).diagnose(search=4)
+    for misuse in (lambda: result.diagnose(seed=-1), lambda: result.resample(5, seed=-1)):
+        with pytest.raises(ValueError, match="seed must be"):
+            misuse()
+    with pytest.raises(ValueError, match="not negative"):
+        result.diagnose(search=-1)
     with pytest.raises(ValueError, match="ask for some"):
         dataclasses.replace(result, draws=None).diagnose()
 

@@ -13,6 +13,7 @@ from scipy import stats
 
 import natmix
 from natmix import Mixture
+from natmix.models import PytreeModel
 
 jax.config.update("jax_enable_x64", True)
 
@@ -65,6 +66,12 @@ def test_a_plain_fit_has_one_variable(arviz):
         dataclasses.replace(plain, draws=None).to_arviz()
     with pytest.raises(ValueError, match="something else"):
         plain.to_numpyro_guide()
+
+
+def test_variables_within_variables_have_names_that_can_be_stored(arviz):
+    model = PytreeModel(lambda p: -(p["a"]["b"] ** 2), {"a": {"b": 0.0}})
+    data = natmix.fit(model, max_iterations=3, progress=False).to_arviz()
+    assert list(data["posterior"].data_vars) == ["a.b"]
 
 
 def test_pandas_has_a_row_for_every_entry(result):
@@ -125,6 +132,9 @@ def test_corner_plots_show_what_they_are_asked_for(result):
     assert not chosen[1, 0].patches
     for wrong, words in (([0, 0], "different"), ([99], "between 0 and"), (list(range(21)), "1 to 20")):
         with pytest.raises(ValueError, match=words):
+            result.plot(dims=wrong)
+    for wrong in (1, ["mu"], [0.5, 1]):
+        with pytest.raises(ValueError, match="whole numbers"):
             result.plot(dims=wrong)
     with pytest.raises(ValueError, match="3 labels"):
         result.plot(dims=[0, 1], labels=["a", "b", "c"])

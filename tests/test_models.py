@@ -38,6 +38,14 @@ def test_jacobians_are_those_of_the_transformation():
     assert np.all(np.isfinite(jax.grad(SIDES.log_jacobian)(z)))
 
 
+@pytest.mark.parametrize("far", [-1e4, 1e4])
+def test_gradients_are_finite_however_far_a_variable_without_bounds_lies(far):
+    z = jnp.full(5, 0.5).at[4].set(far)
+    slopes = jax.jacobian(SIDES.constrain)(z)
+    assert np.all(np.isfinite(slopes))
+    assert slopes[4, 4] == 1
+
+
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
@@ -69,6 +77,45 @@ def test_bounds_that_make_no_sense(bounds, words):
 def test_positions_that_make_no_sense(arguments, words):
     with pytest.raises(ValueError, match=words):
         natmix.fit(lambda p: 0.0, **arguments)
+
+
+def test_a_function_outside_jax_may_have_bounds():
+    def outside(x):
+        return -0.5 * ((float(x[0]) - 0.3) / 0.1) ** 2
+
+    result = natmix.fit(outside, dim=1, bounds=(0, 1), max_iterations=20, progress=False)
+    assert result.settings["start"] == "region"
+    assert result.sample(2000).mean() == pytest.approx(0.3, abs=0.02)
+    with pytest.raises(ValueError, match="the target has none"):
+        natmix.fit(outside, dim=1, bounds=(0, 1), start="pathfinder", progress=False)
+
+
+def test_a_function_of_a_position_returns_the_log_density_alone():
+    with pytest.raises(natmix.TargetError, match="returns the log density alone"):
+        natmix.fit(lambda x: (-jnp.sum(x**2), -2 * x), dim=2, bounds=(-1, 1))
+
+
+def test_a_summary_shows_what_lies_far_from_zero():
+    result = natmix.fit(
+        PytreeModel(lambda p: -0.5 * ((p["x"] - 20_000) / 0.5) ** 2, {"x": 20_000.0}),
+        max_iterations=5,
+        progress=False,
+    )
+    row = next(line for line in result.summary().splitlines() if line.startswith("  x "))
+    assert all(abs(float(number) - 20_000) < 2 for number in np.array(row.split())[[1, 3, 4]])
+    assert len({row.split()[i] for i in (1, 3, 4)}) == 3
+
+
+def test_long_names_are_shown_in_full():
+    position = {"velocity_of_the_left_wheel": jnp.zeros(2)}
+    model = PytreeModel(lambda p: -jnp.sum(position_norm(p)), position)
+    result = natmix.fit(model, max_iterations=5, progress=False)
+    assert "velocity_of_the_left_wheel[0]" in result.summary()
+    assert "velocity_of_the_left_wheel[1]" in result.summary()
+
+
+def position_norm(p):
+    return sum(leaf**2 for leaf in jax.tree.leaves(p))
 
 
 # Pytrees --------------------------------------------------------------------------------------------
@@ -213,8 +260,39 @@ def test_models_that_cannot_be_fitted():
 
     with pytest.raises(ValueError, match="no latent variable"):
         natmix.fit(nothing, model_args=(0.3,))
+    with pytest.raises(ValueError, match="model_args must be a tuple"):
+        natmix.fit(nothing, model_args=jnp.ones(2))
+    with pytest.raises(ValueError, match="model_kwargs must be a dictionary"):
+        natmix.fit(nothing, model_kwargs=[1])
+    known = PytreeModel(position_norm, {"x": 0.0})
+    for name, value in (("model_args", ()), ("model_kwargs", {}), ("position", 0.0), ("bounds", (0, 1))):
+        with pytest.raises(ValueError, match=f"PytreeModel knows its data and variables: leave {name} out"):
+            natmix.fit(known, **{name: value})
     with pytest.raises(ValueError, match="a function, got int"):
         natmix.fit(3, model_args=())
+
+
+def test_data_without_a_finite_density_get_a_sentence():
+    def count(y):
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+        numpyro.sample("y", dist.Exponential(rate), obs=y)
+
+    with pytest.raises(ValueError, match="the data 'y' hold NaN or infinity"):
+        natmix.fit(count, model_args=(jnp.array([1.0, jnp.nan]),))
+
+
+def test_a_guide_of_supports_that_move_is_refused():
+    def moving(y=None):
+        a = numpyro.sample("a", dist.LogNormal(0.0, 1.0))
+        b = numpyro.sample("b", dist.Uniform(0.0, a))
+        numpyro.sample("y", dist.Normal(b, 1.0), obs=y)
+
+    model = NumpyroModel(moving, kwargs={"y": 1.0})
+    mixture = natmix.Mixture.diagonal([1.0], [[0.0, 0.0]], [[1.0, 1.0]])
+    draws = model.constrain(mixture.sample(0, 100))
+    assert np.all(draws["b"] < draws["a"])
+    with pytest.raises(ValueError, match="support of the variable 'b' depends"):
+        model.guide(mixture)
 
 
 def test_only_models_predict(tmp_path):

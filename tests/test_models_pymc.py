@@ -5,6 +5,8 @@ import pytest
 from scipy import stats
 
 import natmix
+from natmix._inference_data import inference_data
+from natmix.diagnostics._bridge import _vectors
 from natmix.models.pymc import PymcModel, is_pymc_model
 
 pm = pytest.importorskip("pymc")
@@ -83,3 +85,26 @@ def test_draws_by_name_are_unconstrained():
     np.testing.assert_allclose(found.unconstrain(found.constrain(x)), x, atol=1e-6)
     with pytest.raises(ValueError, match="lack the model's variable 'positive'"):
         found.unconstrain({k: v for k, v in found.constrain(x).items() if k != "positive"})
+
+
+def test_draws_of_pymc_s_sampler_are_taken_as_they_come():
+    with pm.Model() as model:
+        pm.Normal("mean", shape=2)
+        pm.HalfNormal("scale")
+    found = PymcModel(model)
+    x = np.random.default_rng(0).normal(size=(2, 3, found.dim))
+    values = {k: v.reshape(2, 3, *v.shape[1:]) for k, v in found.constrain(x.reshape(6, -1)).items()}
+    data = inference_data({"posterior": values})
+    for draws in (data, data["posterior"], values):
+        np.testing.assert_allclose(_vectors(found, draws), x, atol=1e-6)
+
+
+def test_data_that_can_be_exchanged_are_observed_too():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=pm.Data("data", Y))
+    np.testing.assert_array_equal(PymcModel(model).observed["y"], Y)
+
+
+def test_other_arguments_are_refused(conjugate):
+    with pytest.raises(ValueError, match="A PyMC model knows its data and variables: leave bounds out"):
+        natmix.fit(conjugate, bounds=(0, 1))

@@ -64,7 +64,8 @@ def to_arviz(result: "Result") -> Any:
         "log_weight": (log_weights - total)[None],
     }
     groups: dict[str, Any] = {
-        "posterior": {name: value[None] for name, value in variables(result, draws.x).items()},
+        # A slash would be a path to a DataTree, and to a netCDF file.
+        "posterior": {name.replace("/", "."): v[None] for name, v in variables(result, draws.x).items()},
         "sample_stats": stats,
     }
     observed = {} if result.model is None else result.model.observed

@@ -77,7 +77,7 @@ def fit(
             ``position`` by name, ``{"x": (0, 1)}``. The fit is in unconstrained coordinates.
         start: how to begin: "region", from the Gaussian that ``init_mean`` and the others name (1 wide
             around 0 if they are left out), or "pathfinder", from Gaussians found by climbing from there,
-            which needs gradients. Pathfinder for models, the region otherwise, if left out.
+            which needs gradients. Pathfinder for models with gradients, the region otherwise, if left out.
         seed: every random number follows from it.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
             target without gradients.
@@ -130,9 +130,11 @@ def fit(
         probe = np.asarray(trial.mean())
     found = as_target(target, dim, dtype, probe)
     chosen, known, notes = _defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
-    if method == "pathfinder":
-        if not known.has_gradient:
+    if method == "pathfinder" and not known.has_gradient:
+        if start is not None:
             raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
+        method = "region"
+    if method == "pathfinder":
         most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
         begun = begin(known, region, key_start, dtype, kind == "diagonal", init_components, most)
         mixture: Mixture = begun.mixture

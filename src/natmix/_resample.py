@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from natmix._arguments import run_key
 from natmix._evaluate import evaluated_draws
 from natmix.diagnostics import HIDDEN_SHARE, pareto_smooth, reliable_below
 
@@ -20,7 +21,7 @@ def resampled(result: "Result", n: int, pool: int, seed: int) -> Float[np.ndarra
         raise ValueError("This result does not know its target, which resample() has to evaluate.")
     if n < 1 or pool < n:
         raise ValueError(f"resample() needs n >= 1 and a pool of at least n samples, got {n} and {pool}.")
-    key = jax.random.key(np.uint32(seed))
+    key = run_key(seed)
     draws = evaluated_draws(result.mixture, result.target, jax.random.fold_in(key, 1), pool)
     usable = np.flatnonzero((draws.log_target < np.inf) & (draws.log_target > -np.inf))
     if not usable.size:

@@ -177,8 +177,9 @@ class Result:
         (``python benchmarks/bridge.py`` compares the two). Draws of `resample` will not do.
 
         Args:
-            draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` gives them, or vectors
-                in the mixture's coordinates, [N, D]; several chains as [C, N, ...].
+            draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` or `pymc.sample` gives
+                them, or vectors in the mixture's (unconstrained) coordinates, [N, D]; several chains as
+                [C, N, ...].
             samples: fresh samples of the mixture to evaluate besides those behind the ELBO.
             seed: of these.
         """
@@ -239,7 +240,7 @@ class Result:
 
         Groups: ``posterior`` (the model's variables, one chain), ``sample_stats`` (``lp``, the target's log
         density; ``log_mixture``; ``log_weight``, smoothed and normalised importance weights), and
-        ``observed_data`` of a NumPyro model.
+        ``observed_data`` of a model that knows its data.
         """
         from natmix._export import to_arviz
 

@@ -20,7 +20,7 @@ _ENDINGS = {
     "failed": "FAILED: the target raised an error; this is the best mixture up to then",
 }
 _MOST_ROWS = 8
-_MOST_VARIABLES = 21
+_MOST_VARIABLES = 20
 
 
 def summary(result: "Result") -> str:
@@ -69,14 +69,27 @@ def _table(result: "Result") -> list[str]:
     return rows
 
 
+def _digits(value: float, sd: float) -> str:
+    """Four digits, more where the standard deviation would not show in them."""
+    shown = 4
+    if sd > 0 and np.isfinite(value / sd):
+        shown = int(np.clip(np.ceil(np.log10(max(abs(value) / sd, 1))) + 2, 4, 12))
+    return f"{value:.{shown}g}"
+
+
 def _named_table(samples: Any) -> list[str]:
     """Mean, standard deviation and quantiles of the model's variables."""
-    rows = ["  variable                 mean        sd        5%       95%"]
+    columns: list[tuple[str, np.ndarray]] = []
     for path, value in jax.tree_util.tree_leaves_with_path(samples):
         flat = np.asarray(value, float).reshape(len(value), -1)
-        for name, column in zip(coordinate_names(leaf_name(path), np.shape(value)[1:]), flat.T, strict=True):
-            low, high = np.quantile(column, [0.05, 0.95])
-            rows.append(f"  {name:18.18} {column.mean():10.4g} {column.std():9.3g} {low:9.4g} {high:9.4g}")
-    if len(rows) > _MOST_VARIABLES:
-        rows[_MOST_VARIABLES:] = [f"  … and {len(rows) - _MOST_VARIABLES} more"]
+        columns += zip(coordinate_names(leaf_name(path) or "x", np.shape(value)[1:]), flat.T, strict=True)
+    shown = columns[:_MOST_VARIABLES]
+    wide = max([18, *(len(name) for name, _ in shown)])
+    rows = [f"  {'variable':{wide}}       mean        sd        5%       95%"]
+    for name, column in shown:
+        sd = float(column.std())
+        mean, low, high = (_digits(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
+        rows.append(f"  {name:{wide}} {mean:>10} {sd:9.3g} {low:>9} {high:>9}")
+    if len(columns) > _MOST_VARIABLES:
+        rows.append(f"  … and {len(columns) - _MOST_VARIABLES} more")
     return rows

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from natmix._arguments import run_key
 from natmix._bridge import FEWEST_DRAWS, bridged
 from natmix._estimate import Estimate
 from natmix._evaluate import _log_density, evaluated_draws
@@ -23,7 +24,7 @@ def bridge(result: "Result", draws: Any, samples: int, seed: int) -> Estimate:
         raise ValueError("This result does not know its target, which bridge() has to evaluate.")
     x = _chains(result.model, draws, result.mixture.dim)
     own = result.draws
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(np.uint32(seed)), 11))
+    keys = jax.random.split(jax.random.fold_in(run_key(seed), 11))
     if samples:
         fresh = evaluated_draws(result.mixture, result.target, keys[0], samples)
         own = fresh if own is None else own.joined(fresh)
@@ -72,10 +73,15 @@ def _vectors(model: AbstractModel, draws: Any) -> np.ndarray:
     """Of variables by name, [N, D] or [C, N, D]."""
     if isinstance(draws, Mapping):
         one = model.constrain(np.zeros((1, model.dim)))
+        if not isinstance(one, Mapping):
+            raise ValueError(f"The variables have no names: give the draws as an array [N, {model.dim}].")
+        if "posterior" in draws and "posterior" not in one:
+            draws = draws["posterior"]  # ArviZ's container
         shapes = {name: np.ndim(value) for name, value in one.items() if name in draws}
         chained = [name for name, ndim in shapes.items() if np.ndim(draws[name]) == ndim + 1]
         if chained:
-            count = np.shape(draws[chained[0]])[:2]
-            joined = {name: np.reshape(draws[name], (-1, *np.shape(draws[name])[2:])) for name in shapes}
+            arrays = {name: np.asarray(draws[name]) for name in shapes}
+            joined = {name: a.reshape(-1, *a.shape[2:]) for name, a in arrays.items()}
+            count = arrays[chained[0]].shape[:2]
             return np.asarray(model.unconstrain(joined)).reshape(*count, model.dim)
     return np.asarray(model.unconstrain(draws))

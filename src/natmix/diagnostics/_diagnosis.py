@@ -123,7 +123,11 @@ def _judged(
         return "distrust", ("No sample of the mixture has a usable log density.",)
     if invalid_share > TOLERATED_SHARE:
         against.append(f"The log density is NaN or +inf at {invalid_share:.1%} of the mixture's samples.")
-    if tail.k_hat > limit and tail.hidden > HIDDEN_SHARE:
+    if n < FEWEST_EFFECTIVE:
+        against.append(
+            f"Only {n} samples were evaluated, too few to judge by: result.diagnose(samples=2000) takes more."
+        )
+    elif tail.k_hat > limit and tail.hidden > HIDDEN_SHARE:
         against.append(
             f"The importance weights have a heavy tail (k-hat {tail.k_hat:.2f}, reliable up to {limit:.2f}): "
             "the mixture is too narrow somewhere, or its tails are too light."

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 import jax
-import numpy as np
 
+from natmix._arguments import run_key
 from natmix._evaluate import evaluated_draws
 from natmix.diagnostics._diagnosis import Diagnosis, diagnose
 from natmix.diagnostics._missed import Hunt, hunt
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def diagnosed(result: "Result", samples: int, search: int, seed: int) -> Diagnosis:
     """`Result.diagnose`."""
-    key_draws, key_hunt = jax.random.split(jax.random.key(np.uint32(seed)))
+    if search < 0:
+        raise ValueError(f"search is a number of climbs, not negative, got {search}.")
+    key_draws, key_hunt = jax.random.split(run_key(seed))
     draws = result.draws
     if samples:
         if result.target is None:

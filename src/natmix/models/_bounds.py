@@ -38,7 +38,9 @@ class Bounds(NamedTuple):
         """Low + (high - low) sigmoid(z) between two bounds, low + e^z and high - e^z at one, z without."""
         low, high = (jnp.asarray(side, z.dtype) for side in self._finite())
         inside = low + (high - low) * jax.nn.sigmoid(z)
-        one_sided = jnp.where(self._below, low + jnp.exp(z), high - jnp.exp(z))
+        # Elsewhere e^z might overflow, and the gradient of what is not chosen would be zero times infinity.
+        away = jnp.exp(jnp.where(self._below | self._above, z, 0))
+        one_sided = jnp.where(self._below, low + away, high - away)
         return jnp.where(self._both, inside, jnp.where(self._below | self._above, one_sided, z))
 
     def log_jacobian(self, z: Float[Array, " D"]) -> Array:

@@ -22,10 +22,10 @@ def as_model(
     bounds: Any,
 ) -> AbstractModel | None:
     """The model; None for a log density of plain vectors."""
-    if isinstance(target, AbstractModel):
-        return target
-    if is_pymc_model(target):
-        return PymcModel(target)
+    if isinstance(target, AbstractModel) or is_pymc_model(target):
+        ppl = {"model_args": model_args, "model_kwargs": model_kwargs}
+        _nothing_else(target, **ppl, position=position, bounds=bounds)
+        return target if isinstance(target, AbstractModel) else PymcModel(target)
     if is_stan_program(target):
         if model_args is not None or position is not None or bounds is not None:
             raise ValueError(
@@ -45,6 +45,13 @@ def as_model(
     if dim is None and function and _required(target) == []:
         return NumpyroModel(target)  # a function of nothing: only a model can mean something by it
     return None
+
+
+def _nothing_else(target: Any, **others: Any) -> None:
+    for name, value in others.items():
+        if value is not None:
+            kind = "PyMC model" if is_pymc_model(target) else type(target).__name__
+            raise ValueError(f"A {kind} knows its data and variables: leave {name} out.")
 
 
 def _only(target: Any, what: str, **others: Any) -> None:

@@ -1,6 +1,6 @@
 """A NumPyro model: its latent variables, its transformations, its deterministics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -29,7 +29,8 @@ class NumpyroModel(AbstractModel):
         self, model: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> None:
         numpyro = _numpyro()
-        self._model, self._args, self._kwargs = model, tuple(args), dict(kwargs or {})
+        self._args, self._kwargs = checked_arguments(args, kwargs)
+        self._model = model
         key = jax.random.key(0)
         # Values from the support, not from the prior, which may be improper.
         seeded = numpyro.handlers.seed(model, key)
@@ -40,9 +41,12 @@ class NumpyroModel(AbstractModel):
         self.observed = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
         self._check(trace)
         self._sites = sites
-        info = numpyro.infer.util.initialize_model(
-            key, model, model_args=self._args, model_kwargs=self._kwargs, validate_grad=False
-        )
+        try:
+            info = numpyro.infer.util.initialize_model(
+                key, model, model_args=self._args, model_kwargs=self._kwargs, validate_grad=False
+            )
+        except RuntimeError as error:
+            raise ValueError(f"NumPyro finds no point with a finite log density: {self._hint()}") from error
         z = {name: jnp.asarray(info.param_info.z[name]) for name in sorted(info.param_info.z)}
         flat, self._unravel = ravel_pytree(z)
         self._potential, self._finished = info.potential_fn, info.postprocess_fn
@@ -59,6 +63,12 @@ class NumpyroModel(AbstractModel):
                     f"The model's variable {name!r} is discrete, which a Gaussian mixture cannot be: sum it "
                     "out, for example by numpyro.distributions.MixtureSameFamily or a logsumexp."
                 )
+
+    def _hint(self) -> str:
+        for name, value in self.observed.items():
+            if not np.all(np.isfinite(np.asarray(value, float))):
+                return f"the data {name!r} hold NaN or infinity."
+        return "do the data lie in the supports of their distributions?"
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         return -self._potential(self._one(x))
@@ -118,6 +128,7 @@ class NumpyroModel(AbstractModel):
         """The mixture as a guide: a vector is drawn, and every latent variable follows from it."""
         numpyro = _numpyro()
         dist = numpyro.distributions
+        self._check_supports(mixture)
         over = mixture.to_numpyro()
 
         def guide(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -135,6 +146,28 @@ class NumpyroModel(AbstractModel):
             return out
 
         return guide
+
+    def _check_supports(self, mixture: Mixture) -> None:
+        """Raise if a support depends on other variables: the guide's transformations are fixed."""
+        biject_to = _numpyro().distributions.transforms.biject_to
+        x = mixture.sample(0, 8)
+        right = self.constrain(x)
+        for name, free in jax.vmap(self._one)(x).items():
+            value = jax.vmap(biject_to(self._sites[name]["fn"].support))(free)
+            if not np.allclose(value, right[name], rtol=1e-3):
+                raise ValueError(
+                    f"The support of the variable {name!r} depends on other variables, which a guide cannot "
+                    "express: write it as a fixed one, scaled by a numpyro.deterministic."
+                )
+
+
+def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a model; an array would be taken apart into its rows."""
+    if not isinstance(args, (tuple, list)):
+        raise ValueError(f"model_args must be a tuple, as in model_args=(x, y), got {type(args).__name__}.")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ValueError(f"model_kwargs must be a dictionary by name, got {type(kwargs).__name__}.")
+    return tuple(args), dict(kwargs or {})
 
 
 def _numpyro() -> Any:

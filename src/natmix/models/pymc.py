@@ -46,9 +46,9 @@ class PymcModel(AbstractModel):
             c for name, v in zip(self._inputs, values, strict=True) for c in coordinate_names(name, v.shape)
         )
         self.observed = {
-            rv.name: np.asarray(model.rvs_to_values[rv].data)
+            rv.name: value
             for rv in model.observed_RVs
-            if hasattr(model.rvs_to_values[rv], "data")
+            if (value := _value(model.rvs_to_values[rv])) is not None
         }
 
     def _one(self, x: Float[Array, " D"]) -> list[Array]:
@@ -107,6 +107,13 @@ class PymcModel(AbstractModel):
             found = pymc.sample_posterior_predictive(data, random_seed=seed, progressbar=False)
         predictive = found["posterior_predictive"]
         return {name: np.asarray(predictive[name])[0] for name in predictive.data_vars}
+
+
+def _value(place: Any) -> np.ndarray | None:
+    """Data given as numbers or as `pymc.Data`; None if they are computed from something else."""
+    if hasattr(place, "get_value"):
+        return np.asarray(place.get_value())
+    return np.asarray(place.data) if hasattr(place, "data") else None
 
 
 def is_pymc_model(target: Any) -> bool:

@@ -36,6 +36,7 @@ class PytreeModel(AbstractModel):
                 raise ValueError(f"{name or 'The position'} must hold real numbers, got {kind}.")
         tree = jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(float)), position)
         flat, self._unravel = ravel_pytree(tree)
+        self._structure = jax.tree.structure(tree)
         self._fn = fn
         self._dtype = flat.dtype
         self.dim = int(flat.size)
@@ -55,7 +56,10 @@ class PytreeModel(AbstractModel):
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         x = jnp.asarray(x)
-        return self._fn(self._one(x)) + self._bounds.log_jacobian(x)
+        value = self._fn(self._one(x))
+        if isinstance(value, (tuple, list)):
+            raise ValueError("with a position or bounds the function returns the log density alone")
+        return value + self._bounds.log_jacobian(x)
 
     def position(self, x: Float[Array, " D"]) -> Any:
         """The position of one vector."""
@@ -69,6 +73,11 @@ class PytreeModel(AbstractModel):
 
     def unconstrain(self, values: Any) -> Points:
         """Vectors for positions, leaves with samples first."""
+        structure: Any = jax.tree.structure(values)
+        if structure != self._structure:
+            raise ValueError(
+                f"The draws must have the structure of the position, {self._structure}, got {structure}."
+            )
         tree = jax.tree.map(lambda a: jnp.asarray(a, self._dtype), values)
         flat = np.asarray(jax.vmap(lambda one: ravel_pytree(one)[0])(tree), float)
         if flat.shape[1:] != (self.dim,):

@@ -1,5 +1,6 @@
 """Pairs of variables: samples, components and marginals in one picture."""
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,10 @@ def _chosen(dims: Sequence[int] | None, mixture: Mixture) -> list[int]:
     dim = mixture.dim
     if dims is None:
         return list(range(dim)) if dim <= _MOST else _telling(mixture)
-    chosen = [int(d) for d in dims]
+    try:
+        chosen = [operator.index(d) for d in dims]
+    except TypeError:
+        raise ValueError(f"dims must be a list of whole numbers, such as [0, 3], got {dims!r}.") from None
     if not 1 <= len(chosen) <= _MOST or len(set(chosen)) < len(chosen):
         raise ValueError(f"dims must name 1 to {_MOST} different coordinates, got {list(dims)}.")
     if not all(0 <= d < dim for d in chosen):

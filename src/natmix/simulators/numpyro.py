@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
-from natmix.models.numpyro import NumpyroModel, _numpyro
+from natmix.models.numpyro import NumpyroModel, _numpyro, checked_arguments
 from natmix.simulators._base import AbstractSimulator, Simulated, SimulatedModel
 
 
@@ -31,7 +31,7 @@ class NumpyroSimulator(AbstractSimulator):
         observed: Sequence[str] | None = None,
     ) -> None:
         numpyro = _numpyro()
-        self._args, self._kwargs = tuple(args), dict(kwargs or {})
+        self._args, self._kwargs = checked_arguments(args, kwargs)
         if observed is None:
             observed = tuple(NumpyroModel(model, self._args, self._kwargs).observed)
         if not observed:
