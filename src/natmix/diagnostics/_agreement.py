@@ -23,6 +23,7 @@ Two Gaussians have it when their means differ by 0.4 standard deviations.
 _LACKING = np.log(10)
 """Nats by which a fit's density at another one's mode must be too low for the mode to count as missing."""
 _WORTH = 0.01
+"""Share that a mode must have in one fit to be looked for in another: smaller ones come and go by chance."""
 _SAMPLES = 2000
 
 
