@@ -16,7 +16,10 @@ from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.mixture import Mixture
 
 FORMAT = "natmix.Mixture"
+RESULT_FORMAT = "natmix.Result"
 VERSION = "1"
+
+_NOUNS = {FORMAT: "mixture", RESULT_FORMAT: "result"}
 
 _TENSORS = {
     "full": ("log_weights", "mean", "scale_tril"),
@@ -32,16 +35,18 @@ def save_mixture(mixture: Mixture, path: str | Path, metadata: Mapping[str, Any]
         "representation": "diagonal" if mixture.is_diagonal else "full",
         "metadata": _to_json({} if metadata is None else metadata),
     }
-    tensors = _tensors(mixture)
-    _check_values(tensors, "The mixture")
-    _write(Path(path), save(tensors, header))
+    write_tensors(Path(path), mixture_tensors(mixture), header)
 
 
 def load_mixture(path: str | Path, dtype: Any = None) -> Mixture:
     """Read a file written by `save_mixture`, in the type it was written in unless ``dtype`` is given."""
     path = Path(path)
-    header, stored = _read(path)
-    kind = header.get("representation", "")
+    header, stored = read_tensors(path, FORMAT)
+    return built_mixture(header.get("representation", ""), stored, dtype, path)
+
+
+def built_mixture(kind: str, stored: Mapping[str, np.ndarray], dtype: Any, path: Path) -> Mixture:
+    """The mixture of the arrays in a file."""
     if kind not in _TENSORS or not set(_TENSORS[kind]) <= set(stored):
         raise ValueError(f"{path} is incomplete: it does not hold the arrays of a natmix mixture.")
     tensors = {name: stored[name] for name in _TENSORS[kind]}
@@ -52,7 +57,14 @@ def load_mixture(path: str | Path, dtype: Any = None) -> Mixture:
 
 def load_metadata(path: str | Path) -> dict[str, Any]:
     """The metadata of a file written by `Mixture.save`."""
-    return json.loads(_read(Path(path), arrays=False)[0].get("metadata", "{}"))
+    return json.loads(read_tensors(Path(path), FORMAT, arrays=False)[0].get("metadata", "{}"))
+
+
+def mixture_tensors(mixture: Mixture) -> dict[str, np.ndarray]:
+    """The arrays of a mixture, checked."""
+    tensors = _tensors(mixture)
+    _check_values(tensors, "The mixture")
+    return tensors
 
 
 def _tensors(mixture: Mixture) -> dict[str, np.ndarray]:
@@ -116,31 +128,37 @@ def _to_json(metadata: Mapping[str, Any]) -> str:
         ) from error
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
+    """A safetensors file, replaced in one step."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder {path.parent} does not exist; create it before saving.")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file to save to.")
     with replacing(path) as temporary:
-        temporary.write_bytes(data)
+        temporary.write_bytes(save(tensors, header))
 
 
-def _read(path: Path, arrays: bool = True) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+def read_tensors(path: Path, kind: str, arrays: bool = True) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Header and arrays of a file of this kind."""
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-            _check_header(header, path)
+            _check_header(header, path, kind)
             names = file.keys() if arrays else []
             return header, {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a natmix mixture: it is not a safetensors file.") from error
+        noun = _NOUNS[kind]
+        raise ValueError(f"{path} is not a natmix {noun}: it is not a safetensors file.") from error
 
 
-def _check_header(header: dict[str, str], path: Path) -> None:
-    if header.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a natmix mixture: it was written by something else.")
+def _check_header(header: dict[str, str], path: Path, kind: str) -> None:
+    found = header.get("format", "")
+    if found != kind and found in _NOUNS:
+        raise ValueError(f"{path} holds a {_NOUNS[found]}, not a {_NOUNS[kind]}: load it with {found}.load.")
+    if found != kind:
+        raise ValueError(f"{path} is not a natmix {_NOUNS[kind]}: it was written by something else.")
     if header.get("version") != VERSION:
         raise ValueError(
             f"{path} has format version {header.get('version')}, this natmix reads version {VERSION}; "

@@ -1,8 +1,10 @@
 """What a fit returns."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,6 +218,64 @@ class Result:
 
         return self._named(resampled(self, n, 5 * n if pool is None else pool, seed))
 
+    def save(self, path: str | Path) -> None:
+        """Write everything but the target's code to a safetensors file, as `Mixture.save` does.
+
+        It holds the mixture, the samples behind the ELBO with both log densities (and the model's own
+        variables there), trajectory, numbers, settings, names, shapes and bounds of the variables, and
+        versions. Data of NumPyro, PyMC and Stan models are in it too.
+        """
+        from natmix._result_file import save_result
+
+        save_result(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: Any = None,
+        *,
+        model_args: tuple[Any, ...] | None = None,
+        model_kwargs: dict[str, Any] | None = None,
+        position: Any = None,
+        bounds: Any = None,
+        dtype: Any = None,
+    ) -> "Result":
+        """Read a file written by `save`.
+
+        Without the model a result can do everything that needs no evaluation: samples (of vectors,
+        bounds and pytrees; of other models those saved, by `to_arviz`), `summary`, `diagnosis`, `plot`.
+
+        Args:
+            path: the file.
+            model: what was given to `natmix.fit`, to be evaluated again by `resample`, `diagnose`, `bridge`
+                and `predict`. Position and bounds of a pytree are in the file.
+            model_args: as in `natmix.fit`; likewise the next three.
+            model_kwargs: the same.
+            position: the same; only for a pytree with classes of your own.
+            bounds: the same.
+            dtype: float32 or float64, if it should not be as it was.
+        """
+        from natmix._result_file import load_result
+        from natmix._saved_model import Again
+
+        return load_result(path, Again(model, model_args, model_kwargs, position, bounds), dtype)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Result":
+        """Copies of all arrays; target, model and algorithm are code, and shared."""
+        kept = ("target", "model", "algorithm")
+        names = [f.name for f in dataclasses.fields(self) if f.name not in kept]
+        copied: Result = dataclasses.replace(
+            self, **{name: copy.deepcopy(getattr(self, name), memo) for name in names}
+        )
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from natmix._pickling import check_code
+
+        check_code(self)
+        return Result, tuple(getattr(self, f.name) for f in dataclasses.fields(self))
+
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended it."""
@@ -257,7 +317,10 @@ class Result:
         from natmix.models import NumpyroModel
 
         if not isinstance(self.model, NumpyroModel):
-            raise ValueError("A guide belongs to a NumPyro model, and this is the fit of something else.")
+            raise ValueError(
+                "A guide belongs to a NumPyro model, and this is the fit of something else, or comes from a "
+                "file without its model: natmix.Result.load(path, model=model)."
+            )
         return self.model.guide(self.mixture)
 
     def sampler_start(self, chains: int = 4, *, seed: int = 0) -> "SamplerStart":

@@ -37,11 +37,15 @@ class AbstractModel(abc.ABC):
         dim: entries of the vector.
         coordinates: their names, such as ``theta[3]`` (of the unconstrained variable).
         observed: the model's data by name, as far as it knows them.
+        dims: names of the axes of its variables and data, samples apart, as far as it knows them.
+        coords: labels along these axes.
     """
 
     dim: int
     coordinates: tuple[str, ...]
     observed: Mapping[str, np.ndarray] = MappingProxyType({})
+    dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    coords: Mapping[str, Any] = MappingProxyType({})
 
     @abc.abstractmethod
     def log_density(self, x: Float[Array, " D"]) -> Scalar:

@@ -54,6 +54,9 @@ class NumpyroModel(AbstractModel):
         self.dim = int(flat.size)
         self.coordinates = tuple(c for name, value in z.items() for c in coordinate_names(name, value.shape))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NumpyroModel, (self._model, self._args, self._kwargs)
+
     def _check(self, trace: dict[str, Any]) -> None:
         if not self._latent:
             raise ValueError("The model has no latent variable: nothing is left to be inferred.")

@@ -51,6 +51,9 @@ class PymcModel(AbstractModel):
             if (value := _value(model.rvs_to_values[rv])) is not None
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PymcModel, (self._model,)
+
     def _one(self, x: Float[Array, " D"]) -> list[Array]:
         return self._unravel(x.astype(self._dtype))
 

@@ -22,6 +22,10 @@ class PytreeModel(AbstractModel):
         position: a pytree of numbers and arrays: its structure, and where to look first.
         bounds: (low, high) for the position as a whole, or for some of its variables by name (the path
             in the tree, ``"a"`` or ``"a/b"``).
+
+    Attributes:
+        first: the position given.
+        names: of its variables.
     """
 
     def __init__(self, fn: Callable[[Any], Any], position: Any, bounds: Any = None) -> None:
@@ -37,6 +41,7 @@ class PytreeModel(AbstractModel):
         tree = jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(float)), position)
         flat, self._unravel = ravel_pytree(tree)
         self._structure = jax.tree.structure(tree)
+        self.first, self.names, self._shapes = position, names, shapes
         self._fn = fn
         self._dtype = flat.dtype
         self.dim = int(flat.size)
@@ -53,6 +58,17 @@ class PytreeModel(AbstractModel):
                 f"The position must lie inside the bounds, but {self.coordinates[first]} is "
                 f"{self._centre[first]:g}, not in ({low:g}, {high:g})."
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PytreeModel, (self._fn, self.first, self.bounds)
+
+    @property
+    def bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Of every variable, by name."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
+        sides = (np.split(side, ends) for side in self._bounds)
+        parts = zip(self.names, self._shapes, *sides, strict=True)
+        return {name: (low.reshape(shape), high.reshape(shape)) for name, shape, low, high in parts}
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         x = jnp.asarray(x)

@@ -48,6 +48,7 @@ class StanModel(AbstractModel):
         seed: int = 0,
         backend: str | None = None,
     ) -> None:
+        self._given = (program, data, observed, seed, backend)
         given = _stan.as_data(data)
         self.observed = _observed(given.values, observed)
         self._backend = _stan.load(_stan.Program.read(program), given, seed, backend)
@@ -57,6 +58,9 @@ class StanModel(AbstractModel):
         self.coordinates = _stan.labels(self._backend)
         self._outputs = _stan.Outputs(self._backend.names)
         self._check_density()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _stan_model, self._given
 
     def _check_density(self) -> None:
         """Raise if the program rejects wherever Stan would begin."""
@@ -72,14 +76,19 @@ class StanModel(AbstractModel):
 
     def target(self) -> HostTarget:
         """The log density and its gradient, outside JAX."""
-        backend = self._backend
         return _StanTarget(
-            fn=backend.with_gradients,
+            fn=self._with_gradients,
             dim=self.dim,
             batched=True,
             returns_gradient=True,
-            alone=backend.values,
+            alone=self._values,
         )
+
+    def _with_gradients(self, x: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, np.ndarray]:
+        return self._backend.with_gradients(x)
+
+    def _values(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
+        return self._backend.values(x)
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         """Of a point that is known: JAX cannot trace it."""
@@ -113,6 +122,10 @@ class _StanTarget(HostTarget):
         if needs_gradient:
             return super().call(points, True)
         return HostTarget(fn=self.alone, dim=self.dim, batched=True).call(points, False)
+
+
+def _stan_model(program: Any, data: Any, observed: Any, seed: int, backend: Any) -> StanModel:
+    return StanModel(program, data, observed=observed, seed=seed, backend=backend)
 
 
 def _observed(values: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, np.ndarray]:

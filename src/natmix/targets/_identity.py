@@ -33,13 +33,21 @@ def lasting(fn: Callable[..., Any], traced: core.ClosedJaxpr) -> Callable[..., A
         _known.move_to_end(name)
         return _known[name][1]
 
-    def stand_in(*args: Any) -> Any:
-        return fn(*args)
-
+    stand_in = _StandIn(fn)
     _known[name] = (print_now, stand_in)
     while len(_known) > _REMEMBERED:
         _known.popitem(last=False)
     return stand_in
+
+
+class _StandIn:
+    """A function with an identity of its own, which can be pickled if the function can."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args)
 
 
 def depends_on_last_argument(traced: core.ClosedJaxpr) -> bool:

@@ -1,0 +1,69 @@
+"""What is left of a model in a file: names, data, and its variables at the samples that were saved."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix._types import PRNGKey, Scalar
+from natmix.models._base import AbstractModel, Points, Start
+
+
+class SavedModel(AbstractModel):
+    """A model without its code: it knows its variables at the saved samples only.
+
+    Args:
+        kind: of the model, such as "NumpyroModel".
+        coordinates: their names.
+        x: the saved samples.
+        variables: the model's own variables there, samples first.
+        observed: its data.
+        dims: names of the variables' axes.
+        coords: labels along them.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        coordinates: Sequence[str],
+        x: Float[np.ndarray, "N D"],
+        variables: Any,
+        observed: Mapping[str, np.ndarray],
+        dims: Mapping[str, Sequence[str]],
+        coords: Mapping[str, Any],
+    ) -> None:
+        self.kind = kind
+        self.coordinates = tuple(coordinates)
+        self.dim = len(self.coordinates)
+        self.observed = dict(observed)
+        self.dims = {name: tuple(axes) for name, axes in dims.items()}
+        self.coords = dict(coords)
+        self._x, self._variables = x, variables
+
+    def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        self._lacking()
+
+    def constrain(self, x: Points) -> Any:
+        """The variables at the saved samples."""
+        if np.shape(x) != self._x.shape or not np.array_equal(np.asarray(x), self._x):
+            self._lacking()
+        return self._variables
+
+    def unconstrain(self, values: Any) -> Points:
+        self._lacking()
+
+    def start(self, key: PRNGKey) -> Start | None:
+        return None
+
+    def predict(
+        self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, np.ndarray]:
+        self._lacking()
+
+    def _lacking(self) -> NoReturn:
+        raise ValueError(
+            f"This needs the {self.kind}, which a file does not hold: give it again, as in "
+            "natmix.Result.load(path, model=model). Without it to_arviz() has the saved samples, and "
+            "result.mixture.sample(seed, n) gives unconstrained ones."
+        )
