@@ -10,7 +10,8 @@ float64 and TF32, and a copy. For every size (components, dimensions, samples pe
     kernels     log densities, score of the mixture, Stein's sums: time, FLOP/s done (products alone) and
                 bytes/s (arguments, results, and the one large array between), as shares of the ceilings.
                 Up to 64 dimensions they run in float64 (see natmix/gaussians/_kernels.py), above in float32.
-                There the library leaves out pairs of sample and component that do not matter: "by pairs".
+                Where there is much work the library leaves out pairs of sample and component that do not
+                matter: "by pairs".
     update      trust-region step of all components
 
 The last lines compare many seeds at once (one `jax.vmap`) with one seed.
@@ -203,7 +204,7 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
         Kernel(name, 1e3 * timed(fn, *arguments), flops, ends + inner, ceiling)
         for (name, fn, arguments), flops, inner in zip(calls, work, between, strict=True)
     ]
-    if not quadratic:
+    if not quadratic and g._goes_by_pairs(x):
         out += [Kernel(name, 1e3 * timed(fn, *arguments), 0, 0, 1) for name, fn, arguments in by_pairs]
     updater = GMMVI.from_codename("samtron").component_updater
     curvature = g.plus_identity(-g.pull_curvature(jnp.linalg.inv(covariance)))

@@ -19,6 +19,9 @@ _CPU_QUADRATIC = 40
 _ACCELERATOR_QUADRATIC = 64
 """Dimensions up to which products of coordinates beat whitened coordinates."""
 
+_ACCELERATOR_PAIRS = 2**34
+"""Multiplications of a dense sum below which an accelerator does it sooner than it finds what matters."""
+
 _HALVES = 96
 """Dimensions from which half of a triangular factor's zeros are worth leaving out."""
 
@@ -65,7 +68,7 @@ class FullGaussians(AbstractGaussians):
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, "N D"]:
-        if self._goes_by_pairs():
+        if self._goes_by_pairs(x):
             return -pulled_sums(self, responsibilities, x, count)
         return super().mixture_score(responsibilities, x, count)
 
@@ -76,15 +79,19 @@ class FullGaussians(AbstractGaussians):
         gradients: Float[Array, "N D"],
         count: Count | None = None,
     ) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
-        if self._goes_by_pairs():
+        if self._goes_by_pairs(x):
             moment = moments(self, weights, x, gradients, count)
             return self._finish_cross(moment), self.pull(einsum("nk,nd->kd", weights, gradients))
         return super().stein(weights, x, gradients, count)
 
-    def _goes_by_pairs(self) -> bool:
+    def _goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
         """Whether to leave out pairs that do not matter: when products with D x D matrices are the work."""
-        dense = isinstance(self._kernel(), QuadraticKernel) or self.capacity == 1
-        return not dense and _sharding.current() is None
+        if isinstance(self._kernel(), QuadraticKernel) or self.capacity == 1:
+            return False
+        if _sharding.current() is not None:
+            return False
+        work = self.capacity * x.size * self.dim
+        return jax.default_backend() == "cpu" or work > _ACCELERATOR_PAIRS
 
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
         return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)
