@@ -138,3 +138,22 @@ def test_corner_plots_show_what_they_are_asked_for(result):
             result.plot(dims=wrong)
     with pytest.raises(ValueError, match="3 labels"):
         result.plot(dims=[0, 1], labels=["a", "b", "c"])
+
+
+def test_axes_keep_the_names_of_plates(arviz):
+    def schools(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        numpyro.factor("penalty", -(mu**2))
+        with numpyro.plate("school", 3, dim=-2), numpyro.plate("again", 2, dim=-1):
+            z = numpyro.sample("z", dist.Normal(jnp.zeros(4), 1.0).to_event(1))
+            numpyro.deterministic("first", z[..., 0])
+            numpyro.sample("y", dist.Normal(z[..., 1] + mu, 1.0), obs=y)
+
+    result = natmix.fit(schools, model_args=(np.zeros((3, 2)),), max_iterations=3, progress=False)
+    data = result.to_arviz()
+    assert data["posterior"]["z"].dims == ("chain", "draw", "school", "again", "z_dim_2")
+    assert data["posterior"]["first"].dims == ("chain", "draw", "school", "again")
+    assert data["posterior"]["mu"].dims == ("chain", "draw")
+    assert data["observed_data"]["y"].dims == ("school", "again")
+    assert list(data["observed_data"].data_vars) == ["y"]
+    assert set(result.sample(2)) == {"mu", "z", "first"}

@@ -105,6 +105,34 @@ def test_data_that_can_be_exchanged_are_observed_too():
     np.testing.assert_array_equal(PymcModel(model).observed["y"], Y)
 
 
+def test_axes_keep_their_names_and_labels():
+    pytest.importorskip("arviz")
+    with pm.Model(coords={"school": ["a", "b", "c"], "time": [2001, 2002]}) as model:
+        effect = pm.Normal("effect", dims=("school", "time"))
+        pm.Deterministic("mean", effect.mean(axis=1), dims="school")
+        pm.Normal("other", shape=2)
+        pm.Normal("y", effect, 1.0, observed=np.zeros((3, 2)), dims=("school", "time"))
+    data = natmix.fit(model, max_iterations=3, progress=False).to_arviz()
+    assert data["posterior"]["effect"].dims == ("chain", "draw", "school", "time")
+    assert data["posterior"]["mean"].dims == ("chain", "draw", "school")
+    assert data["posterior"]["other"].dims == ("chain", "draw", "other_dim_0")
+    assert list(data["posterior"]["effect"].coords["school"].values) == ["a", "b", "c"]
+    assert list(data["observed_data"]["y"].coords["time"].values) == [2001, 2002]
+
+
+def test_an_axis_and_a_variable_of_one_name():
+    """PyMC 5 allows it, xarray does not."""
+    pytest.importorskip("arviz")
+    with pm.Model(coords={"school": ["a", "b"]}) as model:
+        try:
+            pm.Normal("school")
+        except ValueError:
+            pytest.skip("This PyMC does not allow it either.")
+        pm.Normal("mu", dims="school")
+    data = natmix.fit(model, max_iterations=3, progress=False).to_arviz()
+    assert data["posterior"]["mu"].dims == ("chain", "draw", "school_dim")
+
+
 def test_other_arguments_are_refused(conjugate):
     with pytest.raises(ValueError, match="A PyMC model knows its data and variables: leave bounds out"):
         natmix.fit(conjugate, bounds=(0, 1))

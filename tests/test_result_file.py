@@ -144,7 +144,10 @@ def test_pymc_models(tmp_path):
     result = natmix.fit(schools, **SHORT)
     again = saved(result, tmp_path)
     assert_same(result, again)
-    np.testing.assert_array_equal(again.to_arviz()["posterior"]["mu"], result.to_arviz()["posterior"]["mu"])
+    a, b = result.to_arviz()["posterior"]["mu"], again.to_arviz()["posterior"]["mu"]
+    np.testing.assert_array_equal(a, b)
+    assert a.dims == b.dims
+    assert list(b.coords["school"].values) == ["a", "b", "c", "d", "e"]
     with pytest.raises(ValueError, match="needs the PymcModel"):
         again.sample(3)
     whole = Result.load(tmp_path / "fit.safetensors", model=schools)

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from natmix._inference_data import inference_data
 from natmix.diagnostics import pareto_smooth
+from natmix.models import AbstractModel
 from natmix.models._base import coordinate_names
 from natmix.models.pytree import leaf_name
 
@@ -64,14 +65,30 @@ def to_arviz(result: "Result") -> Any:
         "log_weight": (log_weights - total)[None],
     }
     groups: dict[str, Any] = {
-        # A slash would be a path to a DataTree, and to a netCDF file.
-        "posterior": {name.replace("/", "."): v[None] for name, v in variables(result, draws.x).items()},
+        "posterior": {_storable(name): v[None] for name, v in variables(result, draws.x).items()},
         "sample_stats": stats,
     }
-    observed = {} if result.model is None else result.model.observed
-    if observed:
-        groups["observed_data"] = dict(observed)
-    return inference_data(groups)
+    model = result.model
+    if model is None:
+        return inference_data(groups)
+    if model.observed:
+        groups["observed_data"] = {_storable(name): v for name, v in model.observed.items()}
+    return inference_data(groups, *_axes(model, [name for group in groups.values() for name in group]))
+
+
+def _storable(name: str) -> str:
+    """A slash would be a path to a DataTree, and to a netCDF file."""
+    return name.replace("/", ".")
+
+
+def _axes(model: AbstractModel, names: list[str]) -> tuple[dict[str, list[str]], dict[str, Any]]:
+    """The names of axes, and labels along them; an axis must not have a variable's name."""
+
+    def axis(name: str) -> str:
+        return f"{_storable(name)}_dim" if _storable(name) in names else _storable(name)
+
+    dims = {_storable(name): [axis(a) for a in axes] for name, axes in model.dims.items()}
+    return dims, {axis(name): labels for name, labels in model.coords.items()}
 
 
 def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":

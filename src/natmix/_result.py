@@ -300,7 +300,8 @@ class Result:
 
         Groups: ``posterior`` (the model's variables, one chain), ``sample_stats`` (``lp``, the target's log
         density; ``log_mixture``; ``log_weight``, smoothed and normalised importance weights), and
-        ``observed_data`` of a model that knows its data.
+        ``observed_data`` of a model that knows its data. Axes have the names and labels of a PyMC model's
+        dims and coords, and the names of a NumPyro model's plates.
         """
         from natmix._export import to_arviz
 

@@ -38,7 +38,10 @@ class NumpyroModel(AbstractModel):
         trace = numpyro.handlers.trace(anywhere).get_trace(*self._args, **self._kwargs)
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
         self._latent = tuple(name for name, site in sites.items() if not site["is_observed"])
-        self.observed = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
+        given = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
+        # A factor is observed too, and its value is empty.
+        self.observed = {name: value for name, value in given.items() if value.size}
+        self.dims = _plates(trace)
         self._check(trace)
         self._sites = sites
         try:
@@ -82,7 +85,8 @@ class NumpyroModel(AbstractModel):
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Latent variables and deterministics under the model's names."""
         values = jax.vmap(lambda row: self._finished(self._one(row)))(jnp.asarray(x))
-        return {name: np.asarray(value) for name, value in values.items() if name not in self.observed}
+        given = [name for name in values if name in self._sites and name not in self._latent]
+        return {name: np.asarray(value) for name, value in values.items() if name not in given}
 
     def unconstrain(self, values: dict[str, Any]) -> Points:
         """Vectors for latent variables by name; others are not looked at."""
@@ -171,6 +175,26 @@ def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise ValueError(f"model_kwargs must be a dictionary by name, got {type(kwargs).__name__}.")
     return tuple(args), dict(kwargs or {})
+
+
+def _plates(trace: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Axes named by the plates they belong to; the others as ArviZ names them."""
+    dims = {}
+    for name, site in trace.items():
+        if site["type"] not in ("sample", "deterministic") or not site.get("cond_indep_stack"):
+            continue
+        shape = np.shape(site["value"])
+        frames = {f.dim: f for f in site["cond_indep_stack"]}
+        inner = 0 if site["type"] == "deterministic" else site["fn"].event_dim
+        if site["type"] == "deterministic" and len(shape) != -min(frames):
+            continue  # nobody knows which of its axes the plates are
+        axes = [f"{name}_dim_{i}" for i in range(len(shape))]
+        for place, frame in frames.items():
+            axis = len(shape) - inner + place
+            if axis >= 0 and shape[axis] == frame.size:
+                axes[axis] = frame.name
+        dims[name] = tuple(axes)
+    return dims
 
 
 def _numpyro() -> Any:

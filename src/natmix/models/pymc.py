@@ -51,6 +51,15 @@ class PymcModel(AbstractModel):
             if (value := _value(model.rvs_to_values[rv])) is not None
         }
 
+        named = {name: model.named_vars_to_dims.get(name) for name in (*self._outputs, *self.observed)}
+        self.dims = {
+            name: tuple(d or f"{name}_dim_{i}" for i, d in enumerate(axes))
+            for name, axes in named.items()
+            if axes
+        }
+        used = {axis for axes in self.dims.values() for axis in axes}
+        self.coords = {d: np.asarray(v) for d, v in model.coords.items() if d in used and v is not None}
+
     def __reduce__(self) -> tuple[Any, ...]:
         return PymcModel, (self._model,)
 
