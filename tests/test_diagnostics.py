@@ -328,7 +328,7 @@ def test_a_search_needs_gradients(result):
     for misuse in (lambda: result.diagnose(seed=-1), lambda: result.resample(5, seed=-1)):
         with pytest.raises(ValueError, match="seed must be"):
             misuse()
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="search must be a whole number"):
         result.diagnose(search=-1)
     with pytest.raises(ValueError, match="ask for some"):
         dataclasses.replace(result, draws=None).diagnose()

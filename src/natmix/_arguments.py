@@ -9,6 +9,7 @@ import numpy as np
 
 from natmix import _defaults
 from natmix._codenames import MODULES
+from natmix._keys import run_key as run_key
 from natmix._negligible import usable_rows
 from natmix.mixture import Mixture
 from natmix.models import AbstractModel
@@ -101,10 +102,3 @@ def starting_mixture(
     if not region.given:
         return mixture, None
     return mixture, _defaults.start(dim, dtype, key, region, kind == "diagonal", 1)[1]
-
-
-def run_key(seed: Any) -> Any:
-    """The key that every random number follows from."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r}.")
-    return jax.random.key(np.uint32(seed))

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from natmix._inference_data import inference_data
+from natmix._whole import whole
 from natmix.diagnostics import pareto_smooth
 from natmix.models import AbstractModel
 from natmix.models._base import coordinate_names
@@ -37,6 +38,7 @@ class SamplerStart(NamedTuple):
 
 def sampler_start(result: "Result", chains: int, seed: int) -> SamplerStart:
     """`Result.sampler_start`."""
+    chains = whole(chains, "chains")
     mixture = result.mixture
     weights = np.asarray(mixture.weights, float)
     within = np.einsum("k,kij->ij", weights / weights.sum(), np.asarray(mixture.covariances, float))
@@ -97,6 +99,7 @@ def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
         import pandas
     except ImportError as error:
         raise ImportError("This needs pandas: pip install natmix[arviz].") from error
+    n = whole(n, "n", 2)
     rows = {}
     for name, value in variables(result, np.asarray(result.mixture.sample(seed, n))).items():
         flat = value.reshape(n, -1).astype(float)

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from natmix._arguments import run_key
 from natmix._evaluate import evaluated_draws
+from natmix._keys import run_key
+from natmix._whole import whole
 from natmix.diagnostics import HIDDEN_SHARE, pareto_smooth, reliable_below
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def resampled(result: "Result", n: int, pool: int, seed: int) -> Float[np.ndarra
             "This result does not know its target, which resample() has to evaluate: give it again, as in "
             "natmix.Result.load(path, model=model)."
         )
-    if n < 1 or pool < n:
+    n, pool = whole(n, "n"), whole(pool, "pool")
+    if pool < n:
         raise ValueError(f"resample() needs n >= 1 and a pool of at least n samples, got {n} and {pool}.")
     key = run_key(seed)
     draws = evaluated_draws(result.mixture, result.target, jax.random.fold_in(key, 1), pool)

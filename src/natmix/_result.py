@@ -12,6 +12,8 @@ import numpy as np
 from natmix._algorithm import GMMVI
 from natmix._draws import Draws
 from natmix._estimate import Estimate
+from natmix._keys import run_key
+from natmix._whole import whole
 from natmix.mixture import Mixture
 from natmix.models import AbstractModel
 from natmix.models._base import Points
@@ -116,7 +118,7 @@ class Timings:
     total: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Result:
     """A fitted mixture and how it came about.
 
@@ -170,6 +172,7 @@ class Result:
         """
         from natmix.diagnostics._of_result import diagnosed
 
+        samples, search = whole(samples, "samples", 0), whole(search, "search", 0)
         return diagnosed(self, samples, search, seed)
 
     def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
@@ -187,22 +190,25 @@ class Result:
         """
         from natmix.diagnostics._bridge import bridge
 
-        return bridge(self, draws, samples, seed)
+        return bridge(self, draws, whole(samples, "samples", 0), seed)
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Any:
         """Samples of the mixture, [n, D]; of a model its own variables, constrained, samples first."""
-        return self._named(self.mixture.sample(seed, n))
+        return self._named(self.mixture.sample(seed, whole(n, "n")))
 
     def predict(
         self, n: int, /, *model_args: Any, seed: int = 0, **model_kwargs: Any
     ) -> dict[str, np.ndarray]:
-        """Posterior predictive samples of a PyMC model, or of a NumPyro model called with these arguments.
+        """Posterior predictive samples of a PyMC model's observed variables, or of a NumPyro model.
 
-        The arguments are those without the data, ``model_kwargs`` of the fit but for them.
+        Without arguments a NumPyro model's observed variables are drawn at the arguments of the fit. With
+        arguments it is called with these, those of the fit but for the data (new inputs, for example): all
+        variables that it draws then, and its deterministics for these arguments.
         """
         if self.model is None:
             raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
-        return self.model.predict(seed, self.sample(n, seed=seed), model_args, model_kwargs)
+        run_key(seed)
+        return self.model.predict(int(seed), self.sample(n, seed=seed), model_args, model_kwargs)
 
     def _named(self, x: Points) -> Any:
         return x if self.model is None else self.model.constrain(x)
@@ -216,7 +222,7 @@ class Result:
         """
         from natmix._resample import resampled
 
-        return self._named(resampled(self, n, 5 * n if pool is None else pool, seed))
+        return self._named(resampled(self, n, 5 * whole(n, "n") if pool is None else pool, seed))
 
     def save(self, path: str | Path) -> None:
         """Write everything but the target's code to a safetensors file, as `Mixture.save` does.

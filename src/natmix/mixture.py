@@ -25,6 +25,7 @@ from natmix._square_root import (
     triangularise,
 )
 from natmix._types import PRNGKey
+from natmix._whole import whole
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 
 if TYPE_CHECKING:
@@ -139,9 +140,7 @@ class Mixture(eqx.Module):
         self, key: PRNGKey | int, n: int = 1
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
         """``n`` samples and the component each was drawn from."""
-        if n < 0:
-            raise ValueError(f"The number of samples must not be negative, got n={n}.")
-        return _sample(self, as_key(key), n)
+        return _sample(self, as_key(key), whole(n, "The number of samples", 0))
 
     # Moments and information --------------------------------------------------------------------
 

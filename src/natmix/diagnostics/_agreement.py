@@ -2,18 +2,18 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from natmix._estimate import Estimate
+from natmix._keys import run_key
+from natmix._result import Result
+from natmix._whole import whole
 from natmix.diagnostics._modes import group
 from natmix.mixture import Mixture
-
-if TYPE_CHECKING:
-    from natmix._result import Result
 
 AGREED_DIVERGENCE = 0.02
 """Jensen-Shannon divergence in nats (at most log 2) up to which two fits count as the same.
@@ -78,11 +78,24 @@ class Agreement:
         return "\n".join(lines)
 
 
-def agreement(results: "Sequence[Result]", *, samples: int = _SAMPLES, seed: int = 0) -> Agreement:
+def agreement(results: Sequence[Result], *, samples: int = _SAMPLES, seed: int = 0) -> Agreement:
     """Compare fits of the same target with different seeds (or algorithms); no evaluations of the target.
 
     What one fit found and another missed shows; what all of them missed does not.
     """
+    if isinstance(results, Result) or not isinstance(results, Sequence):
+        raise ValueError(
+            "Agreement is between several results, in a list as in agreement([one, other]), "
+            f"got {type(results).__name__}."
+        )
+    strange = [r for r in results if not isinstance(r, Result)]
+    if strange:
+        raise ValueError(
+            f"Agreement is between results of natmix.fit, got {type(strange[0]).__name__}; for mixtures "
+            "there is one.kl(other)."
+        )
+    samples = whole(samples, "samples")
+    run_key(seed)
     if len(results) < 2:
         raise ValueError(f"Agreement is between at least two results, got {len(results)}.")
     mixtures = [r.mixture for r in results]

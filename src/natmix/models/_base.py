@@ -1,7 +1,7 @@
 """The contract of a model."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -61,7 +61,10 @@ class AbstractModel(abc.ABC):
 
     def unconstrain(self, values: Any) -> Points:
         """Vectors for the model's own variables, samples first: the inverse of `constrain`."""
-        raise ValueError(f"{type(self).__name__} cannot do this: give vectors in unconstrained coordinates.")
+        raise ValueError(
+            f"A {type(self).__name__} cannot turn variables by name into vectors: give an array "
+            f"[N, {self.dim}] in its unconstrained coordinates, {_few(self.coordinates)}."
+        )
 
     @abc.abstractmethod
     def start(self, key: PRNGKey) -> Start | None:
@@ -72,6 +75,38 @@ class AbstractModel(abc.ABC):
     ) -> dict[str, np.ndarray]:
         """What the model would observe, for posterior samples; arguments as the model's."""
         raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
+
+
+def by_name(draws: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The draws of these variables, as many of each."""
+    if not isinstance(draws, Mapping):
+        raise ValueError(f"Give the draws by name, as a dictionary with {_few(tuple(names))}.")
+    lacking = [name for name in names if name not in draws]
+    if lacking:
+        raise ValueError(f"The draws lack the model's variable {lacking[0]!r}.")
+    found = {name: draws[name] for name in names}
+    check_lengths(found)
+    return found
+
+
+def check_lengths(draws: Mapping[str, Any]) -> None:
+    """Raise unless there are as many draws of one variable as of any other."""
+    lengths = {name: np.shape(value)[:1] for name, value in draws.items()}
+    (first, length), *others = lengths.items()
+    for name, other in others:
+        if other != length:
+            raise ValueError(
+                f"There must be as many draws of every variable, but {first} has {_draws(length)} and {name} "
+                f"{_draws(other)}."
+            )
+
+
+def _draws(length: tuple[int, ...]) -> str:
+    return str(length[0]) if length else "a number"
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
 
 
 def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
 from natmix.mixture import Mixture
-from natmix.models._base import AbstractModel, Points, Start, around, coordinate_names
+from natmix.models._base import AbstractModel, Points, Start, around, by_name, coordinate_names
+from natmix.models._predict import prediction_key, predictions, replicates
 
 _PRIOR_DRAWS = 256
 
@@ -93,15 +94,13 @@ class NumpyroModel(AbstractModel):
         _numpyro()
         from numpyro.infer.util import unconstrain_fn
 
-        lacking = [name for name in self._latent if name not in values]
-        if lacking:
-            raise ValueError(f"The draws lack the model's variable {lacking[0]!r}.")
+        found = by_name(values, self._latent)
 
         def vector(latent: dict[str, Array]) -> Float[Array, " D"]:
             free = unconstrain_fn(self._model, self._args, self._kwargs, latent)
             return ravel_pytree({name: free[name] for name in sorted(free)})[0]
 
-        return jax.vmap(vector)({name: jnp.asarray(values[name]) for name in self._latent})
+        return jax.vmap(vector)({name: jnp.asarray(value) for name, value in found.items()})
 
     def start(self, key: PRNGKey) -> Start | None:
         """Mean and spread of the prior in unconstrained coordinates; None for a prior without samples."""
@@ -124,12 +123,16 @@ class NumpyroModel(AbstractModel):
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        """What the model would observe, for posterior samples and arguments without the data."""
-        key = jax.random.fold_in(jax.random.key(np.uint32(seed)), 5)
-        numpyro = _numpyro()
+        """What the model draws, and its deterministics, for posterior samples and arguments without the data.
+
+        Without arguments the data of the fit are drawn anew, at the fit's arguments.
+        """
+        _numpyro()
+        key = prediction_key(seed)
         latent = {name: samples[name] for name in self._latent}
-        predictive = numpyro.infer.Predictive(self._model, posterior_samples=latent)
-        return {name: np.asarray(v) for name, v in predictive(key, *args, **kwargs).items()}
+        if args or kwargs:
+            return predictions(self._model, key, latent, args, kwargs)
+        return replicates(self._model, tuple(self.observed), key, latent, self._args, self._kwargs)
 
     def guide(self, mixture: Mixture) -> Callable[..., Any]:
         """The mixture as a guide: a vector is drawn, and every latent variable follows from it."""

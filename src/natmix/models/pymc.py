@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from natmix._inference_data import inference_data
 from natmix._types import PRNGKey, Scalar
-from natmix.models._base import AbstractModel, Points, Start, coordinate_names
+from natmix.models._base import AbstractModel, Points, Start, by_name, coordinate_names
 
 
 class PymcModel(AbstractModel):
@@ -77,9 +77,7 @@ class PymcModel(AbstractModel):
     def unconstrain(self, values: dict[str, Any]) -> Points:
         """Vectors for free variables by name; others are not looked at."""
         free = list(self._model.free_RVs)
-        lacking = [rv.name for rv in free if rv.name not in values]
-        if lacking:
-            raise ValueError(f"The draws lack the model's variable {lacking[0]!r}.")
+        found = by_name(values, [rv.name for rv in free])
         transforms = [self._model.rvs_to_transforms[rv] for rv in free]
         outputs = [
             rv if t is None else t.forward(rv, *rv.owner.inputs)
@@ -95,10 +93,10 @@ class PymcModel(AbstractModel):
         by_value = {self._model.rvs_to_values[rv].name: i for i, rv in enumerate(free)}
 
         def vector(*named: Array) -> Float[Array, " D"]:
-            found = forward(*named)
-            return ravel_pytree([found[by_value[name]] for name in self._inputs])[0]
+            outputs = forward(*named)
+            return ravel_pytree([outputs[by_value[name]] for name in self._inputs])[0]
 
-        return jax.vmap(vector)(*[jnp.asarray(values[rv.name], self._dtype) for rv in free])
+        return jax.vmap(vector)(*[jnp.asarray(found[rv.name], self._dtype) for rv in free])
 
     def start(self, key: PRNGKey) -> Start | None:
         """Around PyMC's initial point, one unit wide in transformed coordinates, as its samplers begin."""
@@ -107,18 +105,23 @@ class PymcModel(AbstractModel):
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        """Posterior predictive samples; new data are set in the model (`pymc.set_data`)."""
+        """Of the observed variables, for posterior samples; `pymc.set_data` sets new inputs."""
         if args or kwargs:
             raise ValueError("A PyMC model takes no arguments: set new data in it with pymc.set_data.")
         import pymc
 
+        names = [rv.name for rv in self._model.observed_RVs]
+        if not names:
+            raise ValueError("The model observes nothing, so there is nothing to predict.")
         free = {rv.name for rv in self._model.free_RVs}
         posterior = {name: value[None] for name, value in samples.items() if name in free}
         data = inference_data({"posterior": posterior})
         with self._model:
-            found = pymc.sample_posterior_predictive(data, random_seed=seed, progressbar=False)
+            found = pymc.sample_posterior_predictive(
+                data, var_names=names, random_seed=seed, progressbar=False
+            )
         predictive = found["posterior_predictive"]
-        return {name: np.asarray(predictive[name])[0] for name in predictive.data_vars}
+        return {name: np.asarray(predictive[name])[0] for name in names}
 
 
 def _value(place: Any) -> np.ndarray | None:

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
-from natmix.models._base import AbstractModel, Points, Start, coordinate_names
+from natmix.models._base import AbstractModel, Points, Start, check_lengths, coordinate_names
 from natmix.models._bounds import Bounds
 
 
@@ -94,6 +94,8 @@ class PytreeModel(AbstractModel):
             raise ValueError(
                 f"The draws must have the structure of the position, {self._structure}, got {structure}."
             )
+        leaves = jax.tree_util.tree_leaves_with_path(values)
+        check_lengths({leaf_name(path) or "the position": leaf for path, leaf in leaves})
         tree = jax.tree.map(lambda a: jnp.asarray(a, self._dtype), values)
         flat = np.asarray(jax.vmap(lambda one: ravel_pytree(one)[0])(tree), float)
         if flat.shape[1:] != (self.dim,):

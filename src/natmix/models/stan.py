@@ -102,6 +102,13 @@ class StanModel(AbstractModel):
         points = np.array(x, np.float64)
         return self._outputs.arrays(self._backend.constrain(points, zlib.crc32(points.tobytes())))
 
+    def unconstrain(self, values: Any) -> Points:
+        """Only Stan knows how, and httpstan's Stan does not say."""
+        raise ValueError(
+            "Variables of a Stan program by name cannot be turned into vectors here: give an array "
+            f"[N, {self.dim}] in Stan's unconstrained coordinates, as by BridgeStan's param_unconstrain."
+        )
+
     def start(self, key: PRNGKey) -> Start | None:
         """Around zero, one unit wide, much as Stan's samplers begin."""
         return Start(np.zeros(self.dim), np.ones(self.dim))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natmix._whole import whole
 from natmix.mixture import Mixture
 from natmix.report._components_2d import draw_ellipses
 from natmix.report._corner_layout import CornerLayout
@@ -64,7 +65,7 @@ def corner(
     chosen = _chosen(dims, mixture)
     names = _names(result, chosen, labels)
     part = mixture.marginal(chosen)
-    x = np.asarray(part.sample(seed, samples), float)
+    x = np.asarray(part.sample(seed, whole(samples, "samples", 2)), float)
     n = len(chosen)
     layout = CornerLayout(n, max(map(len, names)), traces)
     figure = pyplot().figure(figsize=layout.size, dpi=DPI)
@@ -155,6 +156,6 @@ def _names(result: Any, dims: list[int], labels: Sequence[str] | None) -> list[s
     if labels is not None:
         if len(labels) != len(dims):
             raise ValueError(f"There are {len(dims)} coordinates, but {len(labels)} labels.")
-        return list(labels)
+        return [str(label) for label in labels]
     model = getattr(result, "model", None)
     return [f"x[{d}]" if model is None else model.coordinates[d] for d in dims]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natmix._estimate import Estimate
 from natmix._result import Result
 from natmix.report._corner import _SAMPLES, corner
 from natmix.report._style import figure_of
@@ -53,7 +54,7 @@ def plot_fit(
     components: bool = True,
     traces: bool = True,
     x: str = "evaluations",
-    log_evidence: float | None = None,
+    log_evidence: float | Estimate | None = None,
     seed: int = 0,
 ) -> FitAxes:
     """The corner plot (`plot_corner`) with the ELBO and the number of components (`plot_trajectory`).

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natmix._result import Result
+from natmix._whole import whole
 from natmix.mixture import Mixture
 from natmix.report._components_2d import plot_components_2d
 from natmix.report._density_2d import plot_density_2d
@@ -46,7 +47,7 @@ def plot_fit_2d(
     ax = axes_or_new(ax)
     bounds = window(mixture) if bounds is None else bounds
     plot_density_2d(mixture if target is None else target, bounds, resolution=resolution, ax=ax)
-    if samples:
+    if whole(samples, "samples", 0):
         x = np.asarray(mixture.sample(seed, samples))
         ax.scatter(x[:, 0], x[:, 1], s=7, color=INK, edgecolors="white", linewidths=0.4, label="samples")
     plot_components_2d(mixture, ax=ax)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from natmix._estimate import Estimate
 from natmix._result import Result
 from natmix.report._style import COMPONENT, DENSITY, DPI, KNOWN, grid_colour, ink, points, pyplot, tidy
 
@@ -21,7 +22,7 @@ def plot_trajectory(
     result: Result,
     *,
     x: str = "iterations",
-    log_evidence: float | None = None,
+    log_evidence: float | Estimate | None = None,
     axes: "tuple[Axes, Axes] | None" = None,
 ) -> "tuple[Axes, Axes]":
     """The ELBO above, the number of components below.
@@ -39,6 +40,7 @@ def plot_trajectory(
         raise ValueError(f"x must be one of {', '.join(_X)}, got {x!r}.")
     if not result.trajectory:
         raise ValueError("The run ended before its first iteration; there is nothing to plot.")
+    log_evidence = None if log_evidence is None else _number(log_evidence)
     above, below = axes if axes is not None else _new_axes()
     over = _coordinate(result, x)
     _draw_elbo(result, over, log_evidence, above)
@@ -52,6 +54,14 @@ def plot_trajectory(
         ax.set_axisbelow(True)
         tidy(ax)
     return above, below
+
+
+def _number(value: float | Estimate) -> float:
+    """An estimate counts as its value."""
+    try:
+        return float(value.value if isinstance(value, Estimate) else value)
+    except (TypeError, ValueError):
+        raise ValueError(f"log_evidence must be a number, got {value!r}.") from None
 
 
 def _new_axes() -> "tuple[Axes, Axes]":
