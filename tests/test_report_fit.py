@@ -150,3 +150,40 @@ def test_traces_keep_clear_of_the_corner(n):
         for left, low, w, h in panels:
             apart = left + w <= x or x + wide <= left or low + h <= y or y + high <= low
             assert apart
+
+
+@pytest.mark.parametrize(
+    ("n", "scale", "centre", "name"),
+    [
+        (12, 1.0, 0.0, "x"),
+        (20, 150.0, 5e4, "x"),
+        (11, 1.0, 1e4, "x"),
+        (5, 1e-6, 0.0, "x"),
+        (13, 1e-2, 1e5, "theta"),
+        (3, 1e9, 0.0, "x"),
+        (16, 3.0, 0.0, "amplitude"),
+    ],
+)
+def test_names_and_numbers_keep_clear_of_each_other(n, scale, centre, name):
+    rng = np.random.default_rng(n)
+    means = centre + 3 * scale * rng.normal(size=(3, n))
+    mixture = Mixture.full(np.ones(3), means, np.stack([np.eye(n) * scale**2] * 3))
+    panels = plot_corner(mixture, samples=200, components=False, labels=[f"{name}[{i}]" for i in range(n)])
+    figure = panels[0, 0].figure
+    figure.canvas.draw()
+    bottom = [ax.xaxis for ax in panels[-1]]
+    left = [ax.yaxis for ax in panels[1:, 0]]
+    words = []
+    for axis in bottom + left:
+        ticks = [t for t in axis.get_ticklabels() if t.get_visible() and t.get_text()]
+        assert 1 <= len(ticks) <= 8
+        values = [float(t.get_text().replace("−", "-")) for t in ticks]
+        np.testing.assert_allclose(values, axis.get_ticklocs(), rtol=1e-9, atol=scale / 50)
+        words += [*ticks, axis.label]
+    boxes = [w.get_window_extent() for w in words]
+    page = figure.bbox
+    for i, a in enumerate(boxes):
+        assert page.x0 <= a.x0 and page.y0 <= a.y0  # noqa: PT018
+        for j, b in enumerate(boxes[:i]):
+            clear = a.x1 <= b.x0 or b.x1 <= a.x0 or a.y1 <= b.y0 or b.y1 <= a.y0
+            assert clear, (words[i].get_text(), words[j].get_text())

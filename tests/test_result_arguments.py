@@ -1,5 +1,6 @@
 """Arguments of a result's methods that cannot be used: one sentence each."""
 
+import dataclasses
 import re
 
 import jax
@@ -113,3 +114,11 @@ def test_results_are_themselves_and_nothing_else(plain, lines):
     assert plain == plain
     assert plain != lines
     assert len({plain, lines}) == 2
+
+
+def test_resampling_counts_what_it_leaves_out(plain):
+    """Half of the samples are NaN: a warning says how many, and none is drawn."""
+    broken = natmix.JaxTarget(lambda x: jnp.where(x[0] > 0, -0.5 * jnp.sum(x**2), jnp.nan), 2)
+    with pytest.warns(UserWarning, match=r"NaN or \+inf at (9[0-9]\d|10\d\d) of 2000 samples"):
+        x = dataclasses.replace(plain, target=broken).resample(400)
+    assert x[:, 0].min() > 0

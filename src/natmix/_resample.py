@@ -30,7 +30,14 @@ def resampled(result: "Result", n: int, pool: int, seed: int) -> Float[np.ndarra
     draws = evaluated_draws(result.mixture, result.target, jax.random.fold_in(key, 1), pool)
     usable = np.flatnonzero((draws.log_target < np.inf) & (draws.log_target > -np.inf))
     if not usable.size:
-        raise ValueError("No sample of the mixture has a positive density: it cannot be corrected.")
+        raise ValueError("No sample of the mixture has a positive, finite density: it cannot be corrected.")
+    invalid = int(np.sum(~(draws.log_target < np.inf)))
+    if invalid:
+        warnings.warn(
+            f"The log density is NaN or +inf at {invalid} of {pool} samples of the mixture: they are left "
+            "out, and corrected draws say nothing about what lies there.",
+            stacklevel=3,
+        )
     smoothed = pareto_smooth(draws.log_ratio[usable])
     limit = reliable_below(usable.size)
     if smoothed.k_hat > limit and smoothed.hidden > HIDDEN_SHARE:

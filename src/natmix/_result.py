@@ -218,7 +218,8 @@ class Result:
 
         ``pool`` fresh samples of the mixture (5 n if left out) are evaluated, their weights smoothed by
         Pareto's distribution, and n drawn from them by these weights. Some occur twice or more when the
-        pool has few effective samples. A warning is given where the weights cannot be relied on.
+        pool has few effective samples. A warning is given where the weights cannot be relied on, and for
+        samples whose log density is NaN or +inf, which are left out.
         """
         from natmix._resample import resampled
 

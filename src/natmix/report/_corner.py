@@ -1,5 +1,6 @@
 """Pairs of variables: samples, components and marginals in one picture."""
 
+import dataclasses
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from natmix._whole import whole
 from natmix.mixture import Mixture
 from natmix.report._components_2d import draw_ellipses
 from natmix.report._corner_layout import CornerLayout
+from natmix.report._corner_ticks import Ticks, ticks
 from natmix.report._style import DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
 
 if TYPE_CHECKING:
@@ -68,11 +70,13 @@ def corner(
     x = np.asarray(part.sample(seed, whole(samples, "samples", 2)), float)
     n = len(chosen)
     layout = CornerLayout(n, max(map(len, names)), traces)
-    figure = pyplot().figure(figsize=layout.size, dpi=DPI)
     axes = np.full((n, n), None, object)
     weights, means, covariances = (np.asarray(a, float) for a in (part.weights, part.means, part.covariances))
     ranges = [np.quantile(x[:, i], [_TAIL, 1 - _TAIL]) for i in range(n)]
     ranges = [(low - 0.05 * (high - low), high + 0.05 * (high - low)) for low, high in ranges]
+    numbers = [ticks(low, high, layout.panel, layout.gap, layout.small) for low, high in ranges]
+    layout = dataclasses.replace(layout, figures=max(len(label) for t in numbers for label in t.labels))
+    figure = pyplot().figure(figsize=layout.size, dpi=DPI)
     scale = min(1.0, layout.panel / 1.5)
     for i, j in np.argwhere(np.tri(n)).tolist():
         ax = axes[i, j] = figure.add_axes(layout.rectangle(i, j))
@@ -86,27 +90,27 @@ def corner(
                 draw_ellipses(ax, weights, means[:, pair], covariances[:, pair][:, :, pair], thickness=scale)
             ax.set_ylim(*ranges[i])
         ax.set_xlim(*ranges[j])
-        _label(ax, i, j, names, layout)
+        _label(ax, i, j, names, numbers, layout)
     _remark(figure, result, len(chosen), mixture.dim, dims is None, layout)
     return axes, layout
 
 
-def _label(ax: Any, i: int, j: int, names: list[str], layout: CornerLayout) -> None:
+def _label(ax: Any, i: int, j: int, names: list[str], numbers: list[Ticks], layout: CornerLayout) -> None:
     tidy(ax)
     bottom, left = i == layout.n - 1, j == 0 and i > 0
     ax.tick_params(labelbottom=bottom, labelleft=left, labelsize=points(7), length=2)
-    ax.locator_params(axis="x", nbins=2 if layout.small else 3)
+    ax.set_xticks(*numbers[j])
     if i != j:
-        ax.locator_params(axis="y", nbins=2 if layout.small else 3)
+        ax.set_yticks(*numbers[i])
     turned = layout.small
     if bottom:
         ax.set_xlabel(names[j], color=ink(), fontsize=points(8), rotation=90 if turned else 0)
         ax.tick_params(axis="x", labelrotation=90 if turned else 0)
-        ax.xaxis.set_label_coords(0.5, -0.42 / layout.panel if turned else -0.26 / layout.panel)
+        ax.xaxis.set_label_coords(0.5, -(layout.numbers if turned else 0.26) / layout.panel)
         ax.xaxis.label.set_verticalalignment("top")
     if left:
         ax.set_ylabel(names[i], color=ink(), fontsize=points(8), rotation=0 if turned else 90)
-        ax.yaxis.set_label_coords(-0.42 / layout.panel, 0.5)
+        ax.yaxis.set_label_coords(-layout.numbers / layout.panel, 0.5)
         if turned:
             ax.yaxis.label.set(horizontalalignment="right", verticalalignment="center")
     if i == j and layout.n > 1 and (i == 0 or layout.small):

@@ -19,11 +19,13 @@ class CornerLayout:
         n: variables.
         letters: of the longest name.
         traces: whether there are any.
+        figures: of the longest number.
     """
 
     n: int
     letters: int
     traces: bool
+    figures: int = 5
 
     @property
     def panel(self) -> float:
@@ -41,9 +43,14 @@ class CornerLayout:
         return 0.03 + 0.05 * self.panel
 
     @property
+    def numbers(self) -> float:
+        """Inches for the longest number."""
+        return 0.15 + 0.062 * self.figures
+
+    @property
     def left(self) -> float:
         """Inches for names and numbers at the left."""
-        return 0.5 + 0.068 * self.letters if self.small else 0.7
+        return self.numbers + (0.08 + 0.068 * self.letters if self.small else 0.28)
 
     @property
     def bottom(self) -> float:
