@@ -192,7 +192,7 @@ def test_a_missed_mode_is_found_by_a_search():
     start = spherical([1.0], [[0.0, 0, 0]], 5.0)
     blind = judged(half, target_of(FAR))
     assert blind.trusted  # its samples cannot know, and the words say so
-    assert "result.diagnose(search=32)" in str(blind)
+    assert "result.diagnose(search=32, explore=1000)" in str(blind)
     found = judged(half, target_of(FAR), search=24, start=start)
     assert found.verdict == "distrust"
     (missed,) = found.hunt.missed
@@ -258,6 +258,50 @@ def test_heavy_tails_are_not_trusted():
 
     found = judged(spherical([1.0], [[0.0, 0, 0]], 1.2), JaxTarget(student, 3), samples=20_000)
     assert found.verdict == "distrust", str(found)
+
+
+def cauchy(x):
+    """In five dimensions."""
+    return -3.0 * jnp.log1p(jnp.sum(x**2))
+
+
+def funnel(x):
+    """Neal's, in ten dimensions."""
+    return -0.5 * x[0] ** 2 / 9 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 4.5 * x[0]
+
+
+@pytest.mark.parametrize(("fn", "dim"), [(cauchy, 5), (funnel, 10)])
+def test_a_fit_that_stopped_too_early_is_no_proposal(fn, dim):
+    """Its log evidence is too low by many standard errors, though k-hat is now and then below its limit."""
+    found = natmix.fit(fn, dim, max_evaluations=20_000, progress=False)
+    assert found.stopped == "max_evaluations"
+    draws = [evaluated_draws(found.mixture, found.target, jax.random.key(s), 2000) for s in range(8)]
+    verdicts = [diagnose(found.mixture, d, stopped=found.stopped) for d in draws]
+    assert any(v.k_hat < v.k_limit for v in verdicts)
+    assert {v.verdict for v in verdicts} == {"distrust"}
+    assert "stopped at the limit of evaluations" in found.summary().split("DO NOT TRUST IT")[1]
+
+
+def test_a_limit_is_part_of_every_verdict():
+    wide = spherical([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], 1.6)
+    for mixture, verdict in ((TRUE, "trust"), (wide, "proposal")):
+        draws = evaluated_draws(mixture, target_of(TRUE), jax.random.key(1), 4000)
+        for stopped, words in (("max_seconds", "the time limit"), ("interrupted", "was interrupted")):
+            found = diagnose(mixture, draws, stopped=stopped)
+            assert found.verdict == verdict
+            assert words in found.reasons[-1]
+        assert "longer" not in " ".join(diagnose(mixture, draws, stopped="converged").reasons)
+
+
+def test_hidden_mass_is_too_much_to_correct():
+    """Weights of a converged fit with a tail of its own, light and heavy."""
+    x = np.asarray(TRUE.sample(1, 2000))
+    for shape, verdict in ((0.1, "proposal"), (0.6, "distrust")):
+        w = 0.2 + stats.genpareto.rvs(shape, size=2000, random_state=3)
+        found = diagnose(TRUE, Draws(x, np.log(w), np.zeros(2000)), stopped="converged")
+        assert found.k_hat < found.k_limit
+        assert found.verdict == verdict, str(found)
+    assert "too much to correct" in found.reasons[-1]
 
 
 def test_nothing_usable_and_zeros():

@@ -160,20 +160,27 @@ class Result:
         """The verdict from the samples behind the ELBO: no further evaluations; None without samples."""
         from natmix.diagnostics import diagnose
 
-        return None if self.draws is None or len(self.draws) < 2 else diagnose(self.mixture, self.draws)
+        if self.draws is None or len(self.draws) < 2:
+            return None
+        return diagnose(self.mixture, self.draws, stopped=self.stopped)
 
-    def diagnose(self, samples: int = 0, *, search: int = 0, seed: int = 0) -> "Diagnosis":
-        """The verdict from more samples, and from a search for modes that the mixture does not have.
+    def diagnose(self, samples: int = 0, *, search: int = 0, explore: int = 0, seed: int = 0) -> "Diagnosis":
+        """The verdict from more samples, and from searches for what the mixture does not have.
 
         Args:
             samples: fresh samples to evaluate besides those behind the ELBO.
-            search: how many climbs to make from samples of the start region, for a target with gradients.
-            seed: of both.
+            search: how many climbs to make from samples of the start region, for a target with gradients,
+                to find missed modes.
+            explore: how many short Markov chains to start from samples of the mixture, to find mass next to
+                them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
+                evaluations with gradients, or without if there are none, and 10 samples of the mixture;
+                1000 chains see one percent.
+            seed: of all.
         """
         from natmix.diagnostics._of_result import diagnosed
 
         samples, search = whole(samples, "samples", 0), whole(search, "search", 0)
-        return diagnosed(self, samples, search, seed)
+        return diagnosed(self, samples, search, explore, seed)
 
     def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
         """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.

@@ -2,6 +2,7 @@
 
 from natmix.diagnostics._agreement import Agreement, Missing, agreement
 from natmix.diagnostics._diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
+from natmix.diagnostics._explore import Exploration, explore
 from natmix.diagnostics._missed import Hunt, MissedMode, hunt
 from natmix.diagnostics._modes import Mode, group, modes
 from natmix.diagnostics._pareto import Smoothed, pareto_smooth, reliable_below
@@ -11,6 +12,7 @@ __all__ = [
     "HIDDEN_SHARE",
     "Agreement",
     "Diagnosis",
+    "Exploration",
     "Hunt",
     "MissedMode",
     "Missing",
@@ -20,6 +22,7 @@ __all__ = [
     "Smoothed",
     "agreement",
     "diagnose",
+    "explore",
     "group",
     "hunt",
     "modes",

@@ -6,6 +6,7 @@ import numpy as np
 
 from natmix._draws import Draws
 from natmix._estimate import Estimate
+from natmix.diagnostics._explore import Exploration
 from natmix.diagnostics._missed import Hunt
 from natmix.diagnostics._modes import Mode, modes
 from natmix.diagnostics._nats import nats
@@ -28,10 +29,23 @@ SHARE_ERRORS, SHARE_FACTOR = 3.0, 1.2
 """A mode is underestimated if its corrected share is larger by this factor and this many standard errors: a
 fifth is what one would want to know of, three errors are a false alarm in a thousand."""
 HIDDEN_SHARE = 0.005
-"""Of all mass that unseen weights may have (`Smoothed.hidden`): below it a heavy tail does not matter."""
+"""Of all mass that unseen weights may have (`Smoothed.hidden`): below it a heavy tail does not matter. A
+proposal that stopped at a limit may hide no more either, whatever k-hat: of 2000 samples that is too noisy to
+tell Cauchy's tails from light ones."""
+CORRECTED_HIDDEN_SHARE = 0.01
+"""The same for a proposal that has converged: what corrected draws may lack at most."""
 TOLERATED_SHARE = 0.01
 """Of samples with density zero, or with NaN or +inf, beyond which nothing is trusted: KL(q || p) is infinite
 with any, but a hundredth moves no mean by more than the gap above allows."""
+
+ENDED_EARLY = {
+    "max_iterations": "stopped at the limit of iterations, before it had converged",
+    "max_evaluations": "stopped at the limit of evaluations, before it had converged",
+    "max_seconds": "stopped at the time limit, before it had converged",
+    "interrupted": "was interrupted",
+    "failed": "was ended by an error of the target",
+}
+"""By `Result.stopped`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +66,8 @@ class Diagnosis:
         gap: log Z - ELBO = KL(q || p), with its standard error.
         modes: with their shares in the mixture and by importance sampling.
         hunt: what a search for missed modes found, if there was one.
+        exploration: what chains from the mixture's samples found, if there were some.
+        stopped: why the fit ended, as in `Result.stopped`; empty if unknown.
     """
 
     verdict: str
@@ -66,6 +82,8 @@ class Diagnosis:
     gap: Estimate
     modes: tuple[Mode, ...]
     hunt: Hunt | None = None
+    exploration: Exploration | None = None
+    stopped: str = ""
 
     @property
     def trusted(self) -> bool:
@@ -78,8 +96,14 @@ class Diagnosis:
         return "\n".join(words(self))
 
 
-def diagnose(mixture: Mixture, draws: Draws, hunted: Hunt | None = None) -> Diagnosis:
-    """Judge a mixture by its own samples, and by a search for what these cannot show."""
+def diagnose(
+    mixture: Mixture,
+    draws: Draws,
+    hunted: Hunt | None = None,
+    explored: Exploration | None = None,
+    stopped: str = "",
+) -> Diagnosis:
+    """Judge a mixture by its own samples, and by searches for what these cannot show."""
     usable = draws.log_target < np.inf
     zero_share = float(np.mean(draws.log_target == -np.inf))
     invalid_share = float(np.mean(~usable))
@@ -99,10 +123,22 @@ def diagnose(mixture: Mixture, draws: Draws, hunted: Hunt | None = None) -> Diag
     gap = Estimate(evidence.value - elbo.value, _gap_error(weights, log_w) if positive.size == n else np.inf)
     known = modes(mixture, x, weights) if ess > 1 else ()
     verdict, reasons = _judged(
-        n, smoothed, limit, ess, gap, known, hunted, zero_share=zero_share, invalid_share=invalid_share
+        n,
+        smoothed,
+        limit,
+        ess,
+        gap,
+        known,
+        hunted,
+        explored,
+        early=stopped in ENDED_EARLY,
+        zero_share=zero_share,
+        invalid_share=invalid_share,
     )
+    if stopped in ENDED_EARLY:
+        reasons = (*reasons, f"The fit {ENDED_EARLY[stopped]}: a longer one may be better.")
     tail = (smoothed.k_hat, limit, smoothed.hidden, ess, n)
-    return Diagnosis(verdict, reasons, *tail, evidence, elbo, gap, known, hunted)
+    return Diagnosis(verdict, reasons, *tail, evidence, elbo, gap, known, hunted, explored, stopped)
 
 
 def _gap_error(weights: np.ndarray, log_w: np.ndarray) -> float:
@@ -118,7 +154,9 @@ def _judged(
     gap: Estimate,
     known: tuple[Mode, ...],
     hunted: Hunt | None,
+    explored: Exploration | None,
     *,
+    early: bool,
     zero_share: float,
     invalid_share: float,
 ) -> tuple[str, tuple[str, ...]]:
@@ -145,6 +183,14 @@ def _judged(
             f"about {most.share:.0%} of all mass near {_point(most.position)}: fit again with more initial "
             "components, a wider start, or an initial mixture that has one there."
         )
+    if explored is not None and explored.uncovered:
+        near = "" if explored.position is None else f", for example near {_point(explored.position)}"
+        against.append(
+            f"Chains from the mixture's corrected samples found {explored.lacking.value:.1%} ± "
+            f"{explored.lacking.standard_error:.1%} of all mass where the mixture has less than a tenth of "
+            f"the density it should have{near}; its own samples show {explored.known.value:.1%}. "
+            "Corrected draws lack it too."
+        )
     if against:
         return "distrust", tuple(against)
     reasons = [
@@ -158,8 +204,15 @@ def _judged(
     if gap.value - 2 * gap.standard_error > TRUSTED_GAP:
         reasons.append(
             f"KL(q || p) is {nats(gap)}, more than {TRUSTED_GAP:g}: means and spreads may be off, and "
-            "corrected draws are cheap."
+            "corrected draws are better."
         )
+    if reasons and tail.hidden > (HIDDEN_SHARE if early else CORRECTED_HIDDEN_SHARE):
+        unsure = (
+            f"About {tail.hidden:.1%} of all mass may lie where the mixture has no sample yet, too much to "
+            "correct by importance weights: fit longer, or judge by more samples, as in "
+            "result.diagnose(samples=20_000)."
+        )
+        return "distrust", (*reasons, unsure)
     if reasons:
         return "proposal", tuple(reasons)
     return "trust", (f"KL(q || p) is {nats(gap)} and the importance weights are well behaved.",)

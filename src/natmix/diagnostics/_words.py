@@ -34,12 +34,25 @@ def words(d: "Diagnosis") -> list[str]:
             f"  search       {d.hunt.starts} climbs found {_modes(d.hunt.found)}, {len(d.hunt.missed)} of "
             f"them missed ({d.hunt.evaluations:,} evaluations)"
         )
-    else:
+    if d.exploration is not None:
+        e = d.exploration
         lines.append(
-            "  A mode in which the mixture has no sample at all does not show in these numbers: "
-            "result.diagnose(search=32) looks for some."
+            f"  chains       {e.chains} chains found {e.lacking.value:.1%} of all mass lacking in the "
+            f"mixture, its samples {e.known.value:.1%} ({e.evaluations:,} evaluations)"
         )
+    if d.hunt is None or d.exploration is None:
+        lines += _unseen(search=d.hunt is None, explore=d.exploration is None)
     return lines
+
+
+def _unseen(*, search: bool, explore: bool) -> list[str]:
+    """What the numbers cannot show, and who looks for it."""
+    places = " or ".join(["a mode"] * search + ["a neck or a tail"] * explore)
+    asked = ", ".join(["search=32"] * search + ["explore=1000"] * explore)
+    return [
+        f"  {places.capitalize()} in which the mixture has no sample at all does not show in these numbers:",
+        f"  result.diagnose({asked}) looks for some.",
+    ]
 
 
 def _modes(n: int) -> str:
