@@ -1,6 +1,7 @@
 """Ranks of true parameters: exact posteriors pass, narrow and biased ones are flagged."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -414,6 +415,40 @@ def test_pymc_models_are_simulated():
         pymc.Normal("mu", 0, 2)
     with pytest.raises(ValueError, match="observes nothing"):
         simulation_check(empty)
+
+
+def test_pymc_data_with_gaps_give_no_false_alarm():
+    """PyMC's joined variable holds the data of the model, not those simulated: it is no parameter."""
+    pymc = pytest.importorskip("pymc")
+    from natmix.simulators import PymcSimulator
+
+    y = np.array([1.0, np.nan, 0.5, np.nan, 1.5])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pymc.Model() as model:
+            mu = pymc.Normal("mu", 0, 1)
+            whole = pymc.Normal("y", mu, 1, observed=y)
+            pymc.Deterministic("distance", whole.sum() - 5 * mu)
+
+    class Exact:
+        """The posterior in closed form: given n data, mu ~ N(sum / (n + 1), 1 / (n + 1))."""
+
+        def __init__(self, model):
+            self.model, self.data = model, model.observed["y_observed"]
+
+        def sample(self, n, seed):
+            rng = np.random.default_rng(seed)
+            more = len(self.data) + 1
+            mu = self.data.sum() / more + rng.normal(size=(n, 1)) / np.sqrt(more)
+            return self.model.constrain(np.hstack([mu, mu + rng.normal(size=(n, 2))]))
+
+    found = simulation_check(model, fits=60, draws=199, fit=lambda model, seed: Exact(model), progress=False)
+    assert found.names == ("distance", "mu", "y_unobserved[0]", "y_unobserved[1]")
+    assert found.passed, str(found)
+    (one,) = PymcSimulator(model).simulations(jax.random.key(0), 1)
+    x = np.array([[0.3, 1.0, -2.0]])
+    right = one.model.observed["y_observed"].sum() + x[0, 1:].sum() - 5 * x[0, 0]
+    assert one.model.constrain(x)["distance"][0] == pytest.approx(right)
 
 
 # The picture --------------------------------------------------------------------------------------

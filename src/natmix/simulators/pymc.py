@@ -38,13 +38,22 @@ class PymcSimulator(AbstractSimulator):
         places = [model.rvs_to_values[rv] for rv in model.observed_RVs]
         self._types = [place.type.dtype for place in places]
         free = [place.type(f"{name}_data") for name, place in zip(self._names, places, strict=True)]
-        log_density = clone_replace([model.logp()], replace=dict(zip(places, free, strict=True)))
-        density = graph.get_jaxified_graph(inputs=[*model.value_vars, *free], outputs=log_density)
+        self._kept, outputs = _parameters(model)
+        replaced = clone_replace([model.logp(), *outputs], replace=dict(zip(places, free, strict=True)))
+        inputs = [*model.value_vars, *free]
+        density = graph.get_jaxified_graph(inputs=inputs, outputs=replaced[:1])
+        named = graph.get_jaxified_graph(inputs=inputs, outputs=replaced[1:])
 
         def joint(data: dict[str, Array], x: Float[Array, " D"]) -> Scalar:
             return jnp.asarray(density(*self._like._one(x), *(data[name] for name in self._names))[0])
 
+        def constrain(data: dict[str, Array], x: Float[Array, " D"]) -> dict[str, Array]:
+            found = named(*self._like._one(x), *(data[name] for name in self._names))
+            return dict(zip(self._kept, found, strict=True))
+
         self._joint = joint
+        many = jax.jit(jax.vmap(constrain, in_axes=(None, 0)))
+        self._constrain = lambda data, x: jax.tree.map(np.asarray, many(data, jnp.asarray(x)))
 
     def simulations(self, key: PRNGKey, number: int) -> Iterator[Simulated]:
         import pymc
@@ -61,5 +70,21 @@ class PymcSimulator(AbstractSimulator):
                 name: np.asarray(predictive[name])[0, i].astype(dtype)
                 for name, dtype in zip(self._names, self._types, strict=True)
             }
-            kept = {name: truth[name] for name in self._like._outputs}
-            yield Simulated(kept, SimulatedModel(self._joint, data, self._like, region))
+            kept = {name: truth[name] for name in self._kept}
+            yield Simulated(kept, SimulatedModel(self._joint, data, self._like, region, self._constrain))
+
+
+def _parameters(model: Any) -> tuple[tuple[str, ...], list[Any]]:
+    """Free variables and deterministics, names and graphs, without those that hold data.
+
+    Of data with gaps, PyMC has what is missing as a free variable and all together as a deterministic.
+    """
+    observed = {rv.name for rv in model.observed_RVs}
+    free = {rv.name for rv in model.free_RVs}
+    kept = [
+        v
+        for v in model.unobserved_value_vars
+        if not v.name.endswith("__")
+        and not (f"{v.name}_observed" in observed and f"{v.name}_unobserved" in free)
+    ]
+    return tuple(v.name for v in kept), kept
