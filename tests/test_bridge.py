@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import natmix
 from natmix import Mixture
@@ -14,6 +14,7 @@ from natmix.diagnostics import diagnose
 from natmix.models import NumpyroModel, PytreeModel
 
 NARROW = 0.6
+QUICK = {"max_evaluations": 5000, "progress": False}
 
 
 def narrow_pair(n, m, seed, log_z=3.0):
@@ -188,3 +189,25 @@ def test_positions_between_bounds_are_unconstrained():
     other = {"z": np.full((6, 2), 0.5), "a": np.full(6, 2.0)}  # as many numbers under other names
     with pytest.raises(ValueError, match="structure of the position"):
         model.unconstrain(other)
+
+
+def test_vectors_between_bounds_are_as_sample_gives_them():
+    """Independent beta variables, unnormalised: log Z is the sum of their log beta functions."""
+    a, b = np.array([2.0, 3.0]), np.array([4.0, 1.5])
+
+    def beta(x):
+        return jnp.sum((a - 1) * jnp.log(x) + (b - 1) * jnp.log1p(-x))
+
+    fitted = natmix.fit(beta, 2, bounds=(0, 1), max_evaluations=5000, progress=False)
+    log_z = np.sum(special.betaln(a, b))
+    x = stats.beta(a, b).rvs(size=(3, 700, 2), random_state=0)
+    for draws in (x, x.reshape(-1, 2)):
+        found = fitted.bridge(draws)
+        assert found.value == pytest.approx(log_z, abs=4 * found.standard_error)
+        assert found.standard_error < 0.02
+    with pytest.raises(ValueError, match="not between the bounds"):
+        fitted.bridge(special.logit(x))
+    # Other shapes are trees of variables, which have names.
+    named = natmix.fit(lambda p: beta(p["x"]), position={"x": np.full(2, 0.5)}, bounds={"x": (0, 1)}, **QUICK)
+    assert named.bridge({"x": x[0]}).value == pytest.approx(log_z, abs=0.1)
+    assert named.bridge(special.logit(x)).value == pytest.approx(log_z, abs=0.1)

@@ -190,8 +190,9 @@ class Result:
 
         Args:
             draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` or `pymc.sample` gives
-                them, or vectors in the mixture's (unconstrained) coordinates, [N, D]; several chains as
-                [C, N, ...].
+                them; of a function of vectors, vectors [N, D], between its bounds if it has some, as
+                `sample` gives them. An array for a model with names is in the mixture's (unconstrained)
+                coordinates. Several chains as [C, N, ...].
             samples: fresh samples of the mixture to evaluate besides those behind the ELBO.
             seed: of these.
         """

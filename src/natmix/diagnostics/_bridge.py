@@ -12,7 +12,7 @@ from natmix._arguments import run_key
 from natmix._bridge import FEWEST_DRAWS, bridged
 from natmix._estimate import Estimate
 from natmix._evaluate import _log_density, evaluated_draws
-from natmix.models import AbstractModel
+from natmix.models import AbstractModel, PytreeModel
 
 if TYPE_CHECKING:
     from natmix._result import Result
@@ -51,8 +51,9 @@ def _check(log_target: Float[np.ndarray, " N"], where: str, *, zeros: bool) -> N
 
 
 def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarray, "C N D"]:
-    """Vectors, chains first."""
-    if isinstance(draws, Mapping) or not hasattr(draws, "ndim"):
+    """Vectors in the mixture's coordinates, chains first."""
+    named = isinstance(draws, Mapping) or not hasattr(draws, "ndim")
+    if named:
         if model is None:
             raise ValueError(f"Give the draws as an array [N, {dim}], got {type(draws).__name__}.")
         draws = _vectors(model, draws)
@@ -64,9 +65,22 @@ def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarr
         )
     if x.shape[0] * x.shape[1] < FEWEST_DRAWS:
         raise ValueError(f"At least {FEWEST_DRAWS} draws are needed, got {x.shape[0] * x.shape[1]}.")
+    if not named and isinstance(model, PytreeModel) and model.is_vector:
+        x = _inside(model, x)
     if not np.isfinite(x).all():
         raise ValueError("Some draws are not finite.")
     return x
+
+
+def _inside(model: PytreeModel, x: Float[np.ndarray, "C N D"]) -> Float[np.ndarray, "C N D"]:
+    """Vectors of the user's own space, as `Result.sample` gives them, unconstrained."""
+    outside = ~model.inside(x)
+    if outside.any():
+        raise ValueError(
+            f"{np.mean(outside):.1%} of the draws are not between the bounds: give vectors as result.sample "
+            "gives them, not unconstrained ones."
+        )
+    return np.asarray(model.unconstrain(x.reshape(-1, x.shape[-1]))).reshape(x.shape)
 
 
 def _vectors(model: AbstractModel, draws: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from natmix._types import PRNGKey, Scalar
 from natmix.models._base import AbstractModel, Points, Start, check_lengths, coordinate_names
@@ -41,6 +41,7 @@ class PytreeModel(AbstractModel):
         tree = jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(float)), position)
         flat, self._unravel = ravel_pytree(tree)
         self._structure = jax.tree.structure(tree)
+        self._is_flat = len(shapes) == 1 and len(shapes[0]) == 1
         self.first, self.names, self._shapes = position, names, shapes
         self._fn = fn
         self._dtype = flat.dtype
@@ -86,6 +87,15 @@ class PytreeModel(AbstractModel):
 
     def constrain(self, x: Points) -> Any:
         return jax.tree.map(np.asarray, jax.vmap(self._one)(jnp.asarray(x)))
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether a position is one vector, not a tree of variables."""
+        return jax.tree_util.treedef_is_leaf(self._structure) and self._is_flat
+
+    def inside(self, x: Float[np.ndarray, "*N D"]) -> Bool[np.ndarray, "*N"]:
+        """Which vectors lie strictly between the bounds; one that is NaN does."""
+        return ~np.any((x <= self._bounds.low) | (x >= self._bounds.high), axis=-1)
 
     def unconstrain(self, values: Any) -> Points:
         """Vectors for positions, leaves with samples first."""
