@@ -1,62 +1,21 @@
 """The mixture against SciPy, its own definitions, and numerical integration."""
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from mixture_makers import REPRESENTATIONS, D, K, close, dense, diagonal, full, points, with_absent
 from scipy import stats
 from scipy.special import logsumexp
 
 from natmix import Estimate, Mixture
 from natmix._estimate import mean_estimate
 from natmix._keys import as_key, draw_rows
-from natmix.gaussians import FullGaussians
 
 jax.config.update("jax_enable_x64", True)
-
-K, D, N = 3, 3, 50
-close = partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-8)
-
-
-def full(seed: int = 0, K: int = K, D: int = D, dtype: Any = np.float64) -> Mixture:
-    rng = np.random.default_rng(seed)
-    A = rng.normal(size=(K, D, D))
-    S = A @ np.swapaxes(A, 1, 2) + 0.3 * np.eye(D)
-    return Mixture.full(rng.uniform(0.5, 2, K), rng.normal(size=(K, D)).astype(dtype) * 2, S)
-
-
-def diagonal(seed: int = 0, K: int = K, D: int = D, dtype: Any = np.float64) -> Mixture:
-    rng = np.random.default_rng(seed)
-    means = rng.normal(size=(K, D)).astype(dtype) * 2
-    return Mixture.diagonal(rng.uniform(0.5, 2, K), means, rng.uniform(0.2, 3, (K, D)))
-
-
-def dense(q: Mixture) -> Mixture:
-    return Mixture.full(q.weights, q.means, q.covariances)
-
-
-def points(seed: int = 7, n: int = N, D: int = D) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(n, D)) * 2
-
-
-def with_absent(q: Mixture) -> Mixture:
-    """The same distribution, with an absent component in front."""
-    w = np.concatenate([[0.0], q.weights])
-    means = np.concatenate([q.means[:1] + 50, q.means])
-    if q.is_diagonal:
-        variances = np.diagonal(q.covariances, axis1=1, axis2=2)
-        return Mixture.diagonal(w, means, np.concatenate([variances[:1] * 2, variances]))
-    return Mixture.full(w, means, np.concatenate([q.covariances[:1] * 2, q.covariances]))
-
-
-REPRESENTATIONS = pytest.mark.parametrize("make", [full, diagonal])
 
 
 # Densities ------------------------------------------------------------------------------------------
@@ -232,152 +191,6 @@ def test_mean_estimate() -> None:
     assert str(Estimate(1.23456, 0.0123)) == "1.235 ± 0.012"
 
 
-# Marginal and conditional distributions -------------------------------------------------------------
-
-
-@REPRESENTATIONS
-def test_marginals_take_the_dimensions_in_order(make: Callable[..., Mixture]) -> None:
-    q = make()
-    m = q.marginal([2, 0])
-    close(m.means, q.means[:, [2, 0]])
-    close(m.covariances, np.asarray(q.covariances)[:, [2, 0]][:, :, [2, 0]])
-    assert m.is_diagonal == q.is_diagonal
-    x = points()
-    close(q.marginal(-1).log_prob(x[:, [2]]), q.marginal([2]).log_prob(x[:, [2]]))
-    close(q.marginal(np.array([2, 1, 0])).log_prob(x[:, ::-1]), q.log_prob(x))
-
-
-@settings(deadline=None, max_examples=8)
-@given(data=st.data(), seed=st.integers(0, 1000), make=st.sampled_from([full, diagonal]))
-def test_joint_is_marginal_times_conditional(
-    data: st.DataObject, seed: int, make: Callable[..., Mixture]
-) -> None:
-    dim = 4
-    q = make(seed, D=dim)
-    order = data.draw(st.permutations(range(dim)))
-    fixed = order[: data.draw(st.integers(1, dim - 1))]
-    negative = data.draw(st.booleans())
-    free = sorted(set(range(dim)) - set(fixed))
-    x = points(seed, 5, dim)
-    b = q.condition({d - dim * negative: x[0, d] for d in fixed})
-    assert b.is_diagonal == q.is_diagonal
-    x[:, fixed] = x[0, fixed]
-    close(b.log_prob(x[:, free]), q.log_prob(x) - q.marginal(fixed).log_prob(x[:, fixed]))
-
-
-def test_conditioning_in_steps_is_conditioning_at_once() -> None:
-    q, x = full(), points()
-    a = q.condition({0: 0.3}).condition({1: -0.2})
-    b = q.condition({2: -0.2, 0: 0.3})
-    close(a.log_prob(x[:, :1]), b.log_prob(x[:, :1]))
-    assert q.condition({}) is q
-
-
-@REPRESENTATIONS
-def test_conditioning_under_vmap(make: Callable[..., Mixture]) -> None:
-    q, values, x = make(), points()[:5, 0], points()[:, :2]
-    batched = jax.vmap(lambda v: q.condition({2: v}).log_prob(x))(values)
-    close(batched[3], q.condition({2: values[3]}).log_prob(x))
-
-
-# Affine maps ----------------------------------------------------------------------------------------
-
-
-@REPRESENTATIONS
-@pytest.mark.parametrize("matrix", [2.0, -0.5, [1.0, -2.0, 3.0], "square"])
-def test_affine_changes_variables(make: Callable[..., Mixture], matrix: Any) -> None:
-    q, x, b = make(), points(), np.array([1.0, 2.0, -3.0])
-    A = np.random.default_rng(3).normal(size=(D, D)) if isinstance(matrix, str) else np.asarray(matrix)
-    M = A if A.ndim == 2 else np.diag(np.broadcast_to(A, (D,)))
-    image = q.affine(A, b)
-    close(image.log_prob(x @ M.T + b), q.log_prob(x) - np.linalg.slogdet(M)[1])
-    assert image.is_diagonal == (q.is_diagonal and A.ndim < 2)
-    assert np.all(np.isfinite(image.components.half_log_det()))
-
-
-@REPRESENTATIONS
-def test_affine_onto_fewer_dimensions(make: Callable[..., Mixture]) -> None:
-    q = make()
-    A = np.random.default_rng(3).normal(size=(2, D))
-    image = q.affine(A, 1.0)
-    close(image.mean(), A @ np.asarray(q.mean()) + 1)
-    close(image.covariance(), A @ np.asarray(q.covariance()) @ A.T)
-    close(q.affine(np.eye(D)[[2, 0]]).log_prob(points(D=2)), q.marginal([2, 0]).log_prob(points(D=2)))
-
-
-@REPRESENTATIONS
-def test_affine_accepts_wildly_different_units(make: Callable[..., Mixture]) -> None:
-    q = make(dtype=np.float32)
-    scale = np.array([1e-10, 1.0, 1e10], np.float32)
-    np.testing.assert_allclose(q.affine(scale).std(), scale * np.asarray(q.std()), rtol=1e-5)
-    np.testing.assert_allclose(q.affine(np.diag(scale)).std(), scale * np.asarray(q.std()), rtol=1e-5)
-
-
-# Products -------------------------------------------------------------------------------------------
-
-
-@REPRESENTATIONS
-@pytest.mark.parametrize("covariance", [0.7, [0.5, 1.0, 2.0], "full"])
-def test_product_is_the_pointwise_product(make: Callable[..., Mixture], covariance: Any) -> None:
-    q, x, m = make(), points(), np.array([0.5, -1.0, 2.0])
-    C = np.asarray(full(9).covariances[0]) if isinstance(covariance, str) else np.asarray(covariance)
-    S = C if C.ndim == 2 else np.diag(np.broadcast_to(C, (D,)))
-    posterior, log_z = q.product(m, C)
-    close(posterior.log_prob(x) + log_z, q.log_prob(x) + stats.multivariate_normal(m, S).logpdf(x))
-    close(np.sum(posterior.weights), 1)
-    assert posterior.is_diagonal == (q.is_diagonal and C.ndim < 2)
-
-
-def test_float32_product_of_a_vague_prior_and_a_sharp_likelihood() -> None:
-    q = Mixture.full(np.ones(2), np.zeros((2, D), np.float32), np.stack([1e8 * np.eye(D), 1e6 * np.eye(D)]))
-    posterior, _ = q.product(3.0, 1e-6 * (np.eye(D) + 0.5))
-    np.testing.assert_allclose(posterior.covariances[0], 1e-6 * (np.eye(D) + 0.5), rtol=1e-4, atol=1e-10)
-    np.testing.assert_allclose(posterior.means, np.full((2, D), 3.0), rtol=1e-6)
-
-
-# Accuracy in float32 --------------------------------------------------------------------------------
-
-
-def ill_conditioned(dim: int = 6, condition: float = 1e6) -> tuple[Mixture, Mixture]:
-    """One mixture in float32 and in float64; covariances without preferred axes."""
-    rng = np.random.default_rng(0)
-    Q = np.linalg.qr(rng.normal(size=(K, dim, dim)))[0]
-    S = (Q * np.geomspace(1, 1 / condition, dim)) @ np.swapaxes(Q, 1, 2)
-    L = jnp.array(np.linalg.cholesky(S), jnp.float32)
-    parts = FullGaussians.from_scale_tril(jnp.array(rng.normal(size=(K, dim)), jnp.float32), L)
-    single = Mixture(jax.nn.log_softmax(jnp.zeros(K, jnp.float32)), parts)
-    return single, single.astype(jnp.float64)
-
-
-OPERATIONS: dict[str, Callable[[Mixture], Mixture]] = {
-    "itself": lambda q: q,
-    "marginal": lambda q: q.marginal([4, 1, 0, 5]),
-    "condition": lambda q: q.condition({3: 0.1, 1: 0.2}),
-    "affine": lambda q: q.affine(np.random.default_rng(1).normal(size=(6, 6)), 1.0),
-    "product": lambda q: q.product(0.3, 0.5)[0],
-}
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_float32_operations_on_ill_conditioned_mixtures(name: str) -> None:
-    single, double = (OPERATIONS[name](q) for q in ill_conditioned())
-    assert single.dtype == jnp.float32
-    # In whitened coordinates, where every direction counts the same.
-    L = np.asarray(double.components.scale_tril)
-    ratio = np.linalg.solve(L, np.asarray(single.components.scale_tril, np.float64))
-    eye = np.broadcast_to(np.eye(single.dim), ratio.shape)
-    np.testing.assert_allclose(ratio, eye, atol=2e-3)
-    shift = np.linalg.solve(L, np.asarray(single.means - double.means)[..., None])
-    np.testing.assert_allclose(shift, np.zeros_like(shift), atol=2e-2)
-
-
-def test_float32_kl_of_ill_conditioned_gaussians() -> None:
-    single, double = ill_conditioned()
-    p, q = (Mixture(jnp.zeros(1, m.dtype), m.components.take(jnp.array([0]))) for m in (single, double))
-    assert p.kl(p).value == pytest.approx(0, abs=1e-2)
-    assert p.kl(q).value == pytest.approx(0, abs=1e-6)
-
-
 # Choosing components, types, pytrees ----------------------------------------------------------------
 
 
@@ -450,69 +263,3 @@ def test_repr_names_size_and_kind() -> None:
     assert repr(full()) == "Mixture(3 components, 3 dimensions, full, float64)"
     assert "diagonal" in repr(diagonal())
     assert "without arrays" in repr(eqx.filter(full(), eqx.is_array, inverse=True))
-
-
-# Bad input ------------------------------------------------------------------------------------------
-
-EYE = np.stack([np.eye(2)] * 2)
-MEANS = np.zeros((2, 2))
-BAD_CONSTRUCTION: dict[str, tuple[Callable[[], Any], str]] = {
-    "means": (lambda: Mixture.full([1, 1], np.zeros(2), EYE), r"Means must have shape \[K, D\]"),
-    "no means": (lambda: Mixture.full([], np.zeros((0, 2)), np.zeros((0, 2, 2))), "K, D >= 1"),
-    "weights": (lambda: Mixture.full([1, 1, 1], MEANS, EYE), r"Weights must have shape \[2\]"),
-    "covariances": (lambda: Mixture.full([1, 1], MEANS, EYE[0]), r"Covariances must have shape \[2, 2, 2\]"),
-    "variances": (lambda: Mixture.diagonal([1, 1], MEANS, EYE), r"Variances must have shape \[2, 2\]"),
-    "negative": (lambda: Mixture.full([1, -1], MEANS, EYE), "not negative"),
-    "zero": (lambda: Mixture.full([0, 0], MEANS, EYE), "not all zero"),
-    "nan weight": (lambda: Mixture.full([1, np.nan], MEANS, EYE), "Weights must be finite"),
-    "nan mean": (lambda: Mixture.full([1, 1], MEANS * np.nan, EYE), "Means must be finite"),
-    "nan covariance": (lambda: Mixture.full([1, 1], MEANS, EYE * np.nan), "Covariances must be finite"),
-    "asymmetric": (lambda: Mixture.full([1, 1], MEANS, EYE + np.eye(2, k=1)), "symmetric"),
-    "singular": (lambda: Mixture.full([1, 1], MEANS, EYE * [[[1]], [[0]]]), "Covariance 1 is singular"),
-    "variance": (lambda: Mixture.diagonal([1, 1], MEANS, [[1, 1], [1, 0]]), "positive and finite"),
-}
-BAD_CALLS: dict[str, tuple[Callable[[Mixture], Any], str]] = {
-    "point": (lambda q: q.log_prob(np.zeros(2)), "3 entries in their last axis"),
-    "scalar": (lambda q: q.log_prob(0.0), "3 entries in their last axis"),
-    "samples": (lambda q: q.sample(0, -1), "must not be negative"),
-    "entropy": (lambda q: q.entropy(n=0), "at least one sample"),
-    "kl": (lambda q: q.kl(full(D=2)), "same dimension, got 3 and 2"),
-    "quantile": (lambda q: q.quantile([0.5, 1.0]), "strictly between 0 and 1"),
-    "dimension": (lambda q: q.marginal(3), "from 0 to 2, got 3"),
-    "negative dimension": (lambda q: q.marginal([0, -4]), "from 0 to 2, got -4"),
-    "fraction": (lambda q: q.marginal([0.5]), "whole numbers"),
-    "name": (lambda q: q.marginal("x"), "whole numbers"),
-    "twice": (lambda q: q.marginal([0, -3]), "each only once"),
-    "none": (lambda q: q.marginal([]), "at least one dimension"),
-    "everything": (lambda q: q.condition({0: 0.0, 1: 0.0, 2: 0.0}), "leaves nothing"),
-    "many values": (lambda q: q.condition({0: np.zeros(3)}), "one number per dimension"),
-    "nan value": (lambda q: q.condition({0: np.nan}), "must be finite"),
-    "columns": (lambda q: q.affine(np.eye(2)), "3 columns"),
-    "scale": (lambda q: q.affine([1.0, 2.0]), "vector of length 3"),
-    "zero scale": (lambda q: q.affine([1.0, 0.0, 1.0]), "by zero"),
-    "nan matrix": (lambda q: q.affine(np.eye(3) * np.nan), "must be finite"),
-    "rank": (lambda q: q.affine(np.ones((2, 3))), "full row rank"),
-    "zero row": (lambda q: q.affine(np.zeros((1, 3))), "full row rank"),
-    "tall": (lambda q: q.affine(np.ones((4, 3))), "full row rank"),
-    "shift": (lambda q: q.affine(2.0, np.zeros((3, 3))), "The shift must be a number"),
-    "shift of a matrix": (lambda q: q.affine(np.ones((1, 3)), np.zeros(3)), "vector of length 1"),
-    "product mean": (lambda q: q.product(np.zeros(2), 1.0), "vector of length 3"),
-    "product variance": (lambda q: q.product(0.0, -1.0), "positive and finite"),
-    "product covariance": (lambda q: q.product(0.0, -np.eye(3)), "positive definite"),
-    "product shape": (lambda q: q.product(0.0, np.eye(2)), "must have shape"),
-    "top": (lambda q: q.top(0), "at least one component"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_CONSTRUCTION)
-def test_bad_parameters_are_refused_in_a_sentence(name: str) -> None:
-    call, message = BAD_CONSTRUCTION[name]
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-@pytest.mark.parametrize("name", BAD_CALLS)
-def test_bad_calls_are_refused_in_a_sentence(name: str) -> None:
-    call, message = BAD_CALLS[name]
-    with pytest.raises(ValueError, match=message):
-        call(full())

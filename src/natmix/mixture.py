@@ -15,14 +15,10 @@ from numpy.typing import ArrayLike
 from natmix._estimate import Estimate, mean_estimate
 from natmix._keys import as_key, draw_rows
 from natmix._linalg import einsum, symmetrise
-from natmix._mixture_checks import at_least_one, check_parameters, holds, known_dims, normalise, vector
+from natmix._mixture_checks import at_least_one, check_parameters, holds, normalise
 from natmix._square_root import (
     component_std,
-    condition_on_first,
     gaussian_kl,
-    multiply,
-    scale_tril,
-    triangularise,
 )
 from natmix._types import PRNGKey
 from natmix._whole import whole
@@ -187,73 +183,27 @@ class Mixture(eqx.Module):
 
     def marginal(self, dims: int | Sequence[int]) -> "Mixture":
         """The distribution of some dimensions, in the order given, in closed form."""
-        kept = known_dims(dims, self.dim)
-        if isinstance(self.components, DiagonalGaussians):
-            parts = DiagonalGaussians(self.means[:, kept], self.components.scale[:, kept])
-            return Mixture(self.log_weights, parts)
-        factor = triangularise(scale_tril(self.components)[:, kept])
-        return Mixture(self.log_weights, FullGaussians.from_scale_tril(self.means[:, kept], factor))
+        from natmix._mixture_maps import marginal
+
+        return marginal(self, dims)
 
     def condition(self, given: Mapping[int, float]) -> "Mixture":
         """q(x_rest | x_i = value for i in ``given``), in closed form.
 
         The remaining dimensions keep their order.
         """
-        if not given:
-            return self
-        fixed = known_dims(list(given), self.dim)
-        free = np.array([d for d in range(self.dim) if d not in set(fixed.tolist())])
-        if free.size == 0:
-            raise ValueError("Conditioning on every dimension leaves nothing; leave out at least one.")
-        if any(np.ndim(v) for v in given.values()):
-            raise ValueError("Condition on one number per dimension; use jax.vmap for many.")
-        value = jnp.stack([jnp.asarray(v, self.dtype) for v in given.values()])
-        if not holds(jnp.all(jnp.isfinite(value))):
-            raise ValueError("The values to condition on must be finite.")
-        parts: AbstractGaussians
-        if isinstance(self.components, DiagonalGaussians):
-            log_w = self.log_weights + self.marginal(fixed.tolist()).components.log_prob(value[None])[0]
-            parts = self.marginal(free.tolist()).components
-        else:
-            order = np.concatenate([fixed, free])
-            factor = triangularise(scale_tril(self.components)[:, order])
-            log_w, parts = condition_on_first(self.log_weights, self.means[:, order], factor, value)
-        if not holds(jnp.max(log_w) > -jnp.inf):
-            raise ValueError(
-                f"The values to condition on are so far away that their density underflows in {self.dtype}."
-            )
-        return Mixture(jax.nn.log_softmax(log_w), parts)
+        from natmix._mixture_maps import condition
+
+        return condition(self, given)
 
     def affine(self, matrix: ArrayLike, shift: ArrayLike = 0.0) -> "Mixture":
         """The distribution of ``matrix @ x + shift``; ``matrix`` has full row rank.
 
         A scalar or vector ``matrix`` scales the dimensions and keeps diagonal covariances diagonal.
         """
-        A = jnp.asarray(matrix, self.dtype)
-        if A.ndim <= 1:
-            return self._scale_and_shift(A, shift)
-        if A.ndim != 2 or A.shape[1] != self.dim:
-            raise ValueError(f"The matrix must have {self.dim} columns, got shape {A.shape}.")
-        b = vector(shift, A.shape[0], self.dtype, "The shift")
-        if not holds(jnp.all(jnp.isfinite(A))):
-            raise ValueError("The matrix must be finite.")
-        rows = A / jnp.linalg.norm(A, axis=1, keepdims=True)  # the units of the rows are not its rank
-        if not holds(jnp.linalg.matrix_rank(jnp.nan_to_num(rows)) == A.shape[0]):
-            raise ValueError("The matrix must have full row rank, otherwise the image has no density.")
-        mean = einsum("ij,kj->ki", A, self.means) + b
-        factor = triangularise(einsum("ij,kjl->kil", A, scale_tril(self.components)))
-        return Mixture(self.log_weights, FullGaussians.from_scale_tril(mean, factor))
+        from natmix._mixture_maps import affine
 
-    def _scale_and_shift(self, scale: Float[Array, "..."], shift: ArrayLike) -> "Mixture":
-        a = vector(scale, self.dim, self.dtype, "The scale")
-        b = vector(shift, self.dim, self.dtype, "The shift")
-        if not holds(jnp.all(a != 0)):
-            raise ValueError("An affine map must not scale a dimension by zero.")
-        mean = a * self.means + b
-        if isinstance(self.components, DiagonalGaussians):
-            return Mixture(self.log_weights, DiagonalGaussians(mean, jnp.abs(a) * self.components.scale))
-        factor = a[:, None] * scale_tril(self.components) * jnp.sign(a)
-        return Mixture(self.log_weights, FullGaussians.from_scale_tril(mean, factor))
+        return affine(self, matrix, shift)
 
     def product(self, mean: ArrayLike, covariance: ArrayLike) -> tuple["Mixture", Float[Array, ""]]:
         """q(x) N(x; mean, covariance), normalised, and the log of its normaliser.
@@ -261,16 +211,9 @@ class Mixture(eqx.Module):
         The posterior when q is the prior and the Gaussian a likelihood in x. A scalar or vector
         ``covariance`` holds variances and keeps diagonal covariances diagonal.
         """
-        m = vector(mean, self.dim, self.dtype, "The mean")
-        C = jnp.asarray(covariance, self.dtype)
-        if C.ndim <= 1:
-            variance = vector(C, self.dim, self.dtype, "The variance")
-            other = Mixture.diagonal([1.0], m[None], variance[None]).components
-        else:
-            other = Mixture.full([1.0], m[None], C[None]).components
-        log_w, parts = multiply(self.log_weights, self.components, other)
-        log_z = jax.nn.logsumexp(log_w)
-        return Mixture(log_w - log_z, parts), log_z
+        from natmix._mixture_maps import product
+
+        return product(self, mean, covariance)
 
     def top(self, n: int) -> "Mixture":
         """The ``n`` components of largest weight, heaviest first, renormalised."""
