@@ -172,6 +172,14 @@ def test_unfinished_failed_and_unequal_seeds_are_noted(tmp_path):
     assert "seed 3 ended with an -ELBO of inf" in text
 
 
+def test_another_precision_is_named_beside_the_hardware(tmp_path):
+    write_run(tmp_path / "r" / "a", "SAMTRON", "gmm20", {0: [(50, 0.1)]})
+    write_run(tmp_path / "r" / "b", "SAMTRON", "gmm20", {1: [(50, 0.1)]}, changes={"dtype": "float64"})
+    found = reproduce.collect([tmp_path / "r"], ["SAMTRON"], ["gmm20"])
+    assert summarise(found.runs["SAMTRON", "gmm20"]).device == "a device; a device, float64"
+    assert found.notes == ["SAMTRON on gmm20: seed 1 was run in float64, not float32."]
+
+
 def test_seeds_that_were_broken_off_count_as_last_seen_if_wanted(tmp_path):
     write_run(tmp_path / "r", "SAMTRON", "gmm20", {0: [(50, 0.1)], 1: [(10, 5.0), (40, 0.2)], 2: [(3, 9.0)]})
     unfinish(tmp_path / "r", 1)

@@ -12,6 +12,9 @@ from natmix.runs import Run, SeedRun, find_runs, load_run
 
 _MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
 
+DTYPE = "float32"
+"""What the table is run in; other runs may be beside them."""
+
 UNFINISHED = "unfinished"
 """Why a seed stopped that was broken off."""
 
@@ -111,7 +114,7 @@ def _merged(found: list[tuple[str, Run]], notes: list[str], unfinished: bool) ->
     for n in sorted({n for _, run in found for n in run.seeds}):
         copies = [(label, run, run.seeds[n]) for label, run in found if n in run.seeds]
         label, run, best = max(copies, key=lambda copy: _standing(copy[2]))
-        seeds[n] = _as_last_seen(best, run, notes) if unfinished else best
+        seeds[n] = _with_precision(_as_last_seen(best, run, notes) if unfinished else best, run, notes)
         if len(copies) > 1:
             others = ", ".join(f"{other} ({_state(s)})" for other, _, s in copies if s is not best)
             notes.append(
@@ -133,6 +136,15 @@ def _as_last_seen(seed: SeedRun, run: Run, notes: list[str]) -> SeedRun:
     )
     about = {"limits": run.config["limits"], "device": run.environment.get("device", "unknown")}
     return seed.with_final({**last, "stopped": UNFINISHED, **about})
+
+
+def _with_precision(seed: SeedRun, run: Run, notes: list[str]) -> SeedRun:
+    """With the precision beside the hardware, if it is not the usual one."""
+    dtype = run.config["dtype"]
+    if seed.final is None or dtype == DTYPE:
+        return seed
+    notes.append(f"{run.codename} on {run.problem}: seed {seed.seed} was run in {dtype}, not {DTYPE}.")
+    return seed.with_final({**seed.final, "device": f"{seed.final['device']}, {dtype}"})
 
 
 def _standing(seed: SeedRun) -> tuple[bool, int]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from natmix import problems, runs
 from natmix.problems import Problem
-from natmix.reproduce._collect import Collection
+from natmix.reproduce._collect import DTYPE, Collection
 from natmix.reproduce._jobs import Job
 from natmix.runs import Limits, RunConfig, Watcher
 from natmix.runs._config import differences
@@ -21,8 +21,6 @@ from natmix.runs._directory import _MAY_DIFFER, CONFIG, SeedFiles, _mismatch, pr
 from natmix.runs._execute import _finished
 from natmix.runs._load import read_final
 from natmix.runs._lock import lock
-
-DTYPE = "float32"
 
 
 @dataclasses.dataclass

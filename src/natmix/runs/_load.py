@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from natmix._atomic import with_nan
 from natmix.mixture import Mixture
 from natmix.runs._directory import CONFIG, ENVIRONMENT, SeedFiles, read_json, seeds_in
 from natmix.runs._history import WeightHistory
@@ -174,9 +175,13 @@ def read_looks(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        looks = [json.loads(line) for line in lines if line.strip()]
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
+    if not all(isinstance(look, dict) for look in looks):
+        raise ValueError(f"{path} is damaged: a line holds no JSON object.")
+    return [with_nan(look) for look in looks]
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
@@ -210,9 +215,10 @@ def read_weights(path: Path) -> WeightHistory:
 def read_final(path: Path) -> dict[str, Any] | None:
     """A seed's final numbers, None if they are not there yet."""
     final = _json_or_none(path)
-    if final is not None:
-        _check_complete(path, final, _FINAL_NUMBERS)
-    return final
+    if final is None:
+        return None
+    _check_complete(path, final, _FINAL_NUMBERS)
+    return with_nan(final)
 
 
 def _check_complete(path: Path, found: Container[str], needed: Iterable[str]) -> None:
