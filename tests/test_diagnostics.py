@@ -201,6 +201,16 @@ def test_a_missed_mode_is_found_by_a_search():
     assert found.hunt.evaluations >= 24
 
 
+@pytest.mark.parametrize("distance", [30, 100])
+def test_a_search_reaches_a_hundred_widths(distance):
+    far = spherical([0.5, 0.5], [[0.0, 0, 0], [0, 0.6 * distance, -0.8 * distance]])
+    half = spherical([1.0], [[0.0, 0, 0]])
+    found = [hunt(half, target_of(far), half, 3 - np.log(2), jax.random.key(s), 32) for s in range(4)]
+    assert sum(len(f.missed) for f in found) >= 3
+    words = str(judged(half, target_of(far), search=5, start=half))
+    assert "up to 100 widths of the start region" in words
+
+
 def test_a_missed_mode_nearby_shows_in_the_tail_of_the_weights():
     near = spherical([0.3, 0.7], [[-2.5, 0, 0], [2.5, 1, 0]])
     found = judged(spherical([1.0], [[2.5, 1, 0]]), target_of(near))

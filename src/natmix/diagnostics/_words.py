@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from natmix.diagnostics._missed import REACH
 from natmix.diagnostics._nats import nats
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ def words(d: "Diagnosis") -> list[str]:
             lines.append(f"    … and {len(d.modes) - 8} more")
     if d.hunt is not None:
         lines.append(
-            f"  search       {d.hunt.starts} climbs found {_modes(d.hunt.found)}, {len(d.hunt.missed)} of "
-            f"them missed ({d.hunt.evaluations:,} evaluations)"
+            f"  search       {d.hunt.starts} climbs, from up to {max(REACH):.0f} widths of the start region "
+            f"away, found {_modes(d.hunt.found)}, {len(d.hunt.missed)} of them missed "
+            f"({d.hunt.evaluations:,} evaluations)"
         )
     if d.exploration is not None:
         e = d.exploration
