@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import natmix
-from natmix import HostTarget, JaxTarget
+from natmix import HostTarget, JaxTarget, Mixture
 from natmix._defaults import Region
 from natmix.starts import begin, best_of_path, pathfinder
 from natmix.starts._climb import Way, climb
+from natmix.starts._clusters import clusters
 from natmix.starts._values import SpentError, Values
+from natmix.starts.tempered import tempered
 
 jax.config.update("jax_enable_x64", True)
 
@@ -177,3 +179,71 @@ def test_climbs_need_gradients():
     target = HostTarget(lambda x: -0.5 * np.sum(x**2, axis=-1), D, batched=True)
     with pytest.raises(ValueError, match="climbs by gradients"):
         natmix.fit(target, start="pathfinder")
+
+
+# Tempered warm-up -----------------------------------------------------------------------------------
+
+
+def region(scale, dim):
+    return Mixture.full([1.0], np.zeros((1, dim)), [scale**2 * np.eye(dim)])
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_points_of_a_warm_up_are_those_of_the_target(gradients):
+    """Two modes with the right shares, each with the right spread."""
+    both = Mixture.full([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], [np.eye(3), 0.25 * np.eye(3)])
+    target = JaxTarget(both.log_prob, 3, values_only=not gradients)
+    v = Values(target, jax.random.key(0), jnp.dtype(float))
+    shares = []
+    for seed in range(6):
+        cloud = tempered(v, region(5.0, 3), seed, gradients=gradients)
+        assert cloud.b == 1
+        right = cloud.x[cloud.x[:, 0] > 0]
+        shares.append(len(right) / len(cloud.x))
+        np.testing.assert_allclose(right.mean(axis=0), [4, 1, 0], atol=0.25)
+        np.testing.assert_allclose(right.std(axis=0), 0.5, rtol=0.35)
+    assert np.mean(shares) == pytest.approx(0.7, abs=0.12)
+
+
+def test_a_warm_up_keeps_to_its_evaluations():
+    v = Values(JaxTarget(lambda x: -50 * jnp.sum((x - 3) ** 2), 4), jax.random.key(0), jnp.dtype(float), 2500)
+    cloud = tempered(v, region(1.0, 4), 0, gradients=True)
+    assert 200 <= v.evaluations <= 2500
+    assert 0 < cloud.b < 1
+    nowhere = Values(JaxTarget(lambda x: -jnp.inf * x[0] ** 2, 2), jax.random.key(0), jnp.dtype(float))
+    assert tempered(nowhere, region(1.0, 2), 0, gradients=True) is None
+
+
+def test_clusters_are_found_and_counted():
+    rng = np.random.default_rng(0)
+    scales = np.array([1e-3, 1e4])
+    x = np.concatenate([rng.normal(size=(300, 2)), np.array([8, 3]) + rng.normal(size=(100, 2))]) * scales
+    found = clusters(x, 8, rng)
+    order = np.argsort(-found.weights)
+    np.testing.assert_allclose(found.weights[order], [0.75, 0.25], atol=0.02)
+    np.testing.assert_allclose(found.means[order] / scales, [[0, 0], [8, 3]], atol=0.3)
+    np.testing.assert_allclose(np.sqrt(found.covariances[order, 0, 0]) / scales[0], 1, rtol=0.15)
+    assert len(clusters(x[:300], 8, rng).weights) == 1
+    assert len(clusters(x, 1, rng).weights) == 1
+
+
+@pytest.mark.parametrize("host", [False, True])
+def test_a_fit_begins_with_a_warm_up(host):
+    """Modes that climbs from the middle would find too, with their weights; also without gradients."""
+    both = Mixture.full([0.25, 0.75], [[-5.0, 0], [5, 0]], [np.eye(2), np.eye(2)])
+
+    def fn(x):
+        a = np.exp(-0.5 * ((x[:, 0] + 5) ** 2 + x[:, 1] ** 2))
+        b = np.exp(-0.5 * ((x[:, 0] - 5) ** 2 + x[:, 1] ** 2))
+        return np.log(0.25 * a + 0.75 * b + 1e-300)
+
+    target = HostTarget(fn, 2, batched=True) if host else JaxTarget(both.log_prob, 2)
+    found = natmix.fit(
+        target, start="tempered", init_scale=4.0, max_iterations=1, max_evaluations=40_000, progress=False
+    )
+    assert 200 < found.counts.start_evaluations <= 10_000
+    assert found.settings["start"] == "tempered"
+    share = float(np.sum(np.asarray(found.mixture.weights)[np.asarray(found.mixture.means)[:, 0] > 0]))
+    assert share == pytest.approx(0.75, abs=0.15)
+    with pytest.raises(ValueError, match="not both"):
+        natmix.fit(target, start="tempered", init_mixture=both)

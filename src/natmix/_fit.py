@@ -30,7 +30,7 @@ from natmix._result import Result
 from natmix._sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
-from natmix.starts import begin
+from natmix.starts import begin, warm_up
 from natmix.targets import as_target
 
 
@@ -77,7 +77,9 @@ def fit(
             ``position`` by name, ``{"x": (0, 1)}``. The fit is in unconstrained coordinates.
         start: how to begin: "region", from the Gaussian that ``init_mean`` and the others name (1 wide
             around 0 if they are left out), or "pathfinder", from Gaussians found by climbing from there,
-            which needs gradients. Pathfinder for models with gradients, the region otherwise, if left out.
+            which needs gradients, or "tempered", from points led from there to the target by sequential
+            Monte Carlo. Pathfinder for models with gradients, the region otherwise, if left out. The last two
+            take at most a quarter of ``max_evaluations``.
         seed: every random number follows from it.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
             target without gradients.
@@ -134,9 +136,10 @@ def fit(
         if start is not None:
             raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
         method = "region"
-    if method == "pathfinder":
+    if method != "region":
+        find = begin if method == "pathfinder" else warm_up
         most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
-        begun = begin(known, region, key_start, dtype, kind == "diagonal", init_components, most)
+        begun = find(known, region, key_start, dtype, kind == "diagonal", init_components, most)
         mixture: Mixture = begun.mixture
         prior: Mixture | None = begun.prior
         notes += [begun.note] if begun.note else []

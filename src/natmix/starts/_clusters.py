@@ -1,0 +1,78 @@
+"""A few Gaussians for a cloud of points: expectation-maximisation, their number by Schwarz's criterion."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+
+_ROUNDS, _TRIES = 50, 3
+_RIDGE = 1e-3
+"""Of the cloud's variances, added to those of every Gaussian."""
+
+
+class Clusters(NamedTuple):
+    """Weights, means and covariances."""
+
+    weights: Float[np.ndarray, " K"]
+    means: Float[np.ndarray, "K D"]
+    covariances: Float[np.ndarray, "K D D"]
+
+
+def clusters(x: Float[np.ndarray, "N D"], most: int, rng: np.random.Generator) -> Clusters:
+    """Of at most so many Gaussians, each with more points than dimensions."""
+    N, D = x.shape
+    scale = np.maximum(x.std(axis=0), np.finfo(float).tiny)
+    centre = x.mean(axis=0)
+    y = (x - centre) / scale
+    best, lowest = _one(y), np.inf
+    for k in range(1, max(1, min(most, N // (2 * (D + 1)))) + 1):
+        tries = [_one(y)] if k == 1 else [_maximised(y, k, rng) for _ in range(_TRIES)]
+        for found in tries:
+            parameters = k * (1 + D + D * (D + 1) / 2) - 1
+            criterion = parameters * np.log(N) - 2 * float(np.sum(logsumexp(_log_joint(y, found), axis=1)))
+            if criterion < lowest:
+                best, lowest = found, criterion
+    covariances = best.covariances * np.outer(scale, scale)
+    return Clusters(best.weights, centre + best.means * scale, covariances)
+
+
+def _one(y: Float[np.ndarray, "N D"]) -> Clusters:
+    D = y.shape[1]
+    return Clusters(np.ones(1), y.mean(axis=0)[None], (y.T @ y / len(y) + _RIDGE * np.eye(D))[None])
+
+
+def _maximised(y: Float[np.ndarray, "N D"], k: int, rng: np.random.Generator) -> Clusters:
+    N = len(y)
+    means = y[rng.choice(N, 1)]
+    while len(means) < k:  # far from those there are, as k-means++
+        distance = np.min(np.sum((y[:, None] - means) ** 2, axis=2), axis=1)
+        means = np.vstack([means, y[rng.choice(N, 1, p=distance / distance.sum())]])
+    nearest = np.argmin(np.sum((y[:, None] - means) ** 2, axis=2), axis=1)
+    shares = np.eye(k)[nearest]
+    for _ in range(_ROUNDS):
+        found = _moments(y, shares)
+        log_joint = _log_joint(y, found)
+        new = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+        if np.max(np.abs(new - shares)) < 1e-3:
+            break
+        shares = new
+    return _moments(y, shares)
+
+
+def _moments(y: Float[np.ndarray, "N D"], shares: Float[np.ndarray, "N K"]) -> Clusters:
+    D = y.shape[1]
+    counts = shares.sum(axis=0) + 1e-9
+    means = (shares.T @ y) / counts[:, None]
+    centred = y[:, None] - means
+    covariances = np.einsum("nk,nki,nkj->kij", shares, centred, centred, optimize=True)
+    return Clusters(counts / counts.sum(), means, covariances / counts[:, None, None] + _RIDGE * np.eye(D))
+
+
+def _log_joint(y: Float[np.ndarray, "N D"], c: Clusters) -> Float[np.ndarray, "N K"]:
+    out = []
+    for weight, mean, covariance in zip(*c, strict=True):
+        L = np.linalg.cholesky(covariance)
+        z = np.linalg.solve(L, (y - mean).T)
+        out.append(np.log(weight) - 0.5 * np.sum(z * z, axis=0) - np.sum(np.log(np.diag(L))))
+    return np.stack(out, axis=1) - 0.5 * y.shape[1] * np.log(2 * np.pi)
