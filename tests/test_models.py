@@ -79,6 +79,14 @@ def test_positions_that_make_no_sense(arguments, words):
         natmix.fit(lambda p: 0.0, **arguments)
 
 
+def test_entries_without_bounds_may_be_none():
+    result = natmix.fit(lambda x: -jnp.sum(x**2), bounds=([0, None, None], [1, 5, None]), **QUICK)
+    x = result.sample(200)
+    assert np.all((x[:, 0] > 0) & (x[:, 0] < 1) & (x[:, 1] < 5))
+    assert x[:, 1].min() < 0
+    assert x[:, 2].min() < 0 < x[:, 2].max()
+
+
 def test_a_function_outside_jax_may_have_bounds():
     def outside(x):
         return -0.5 * ((float(x[0]) - 0.3) / 0.1) ** 2

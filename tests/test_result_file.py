@@ -93,8 +93,15 @@ def test_vectors_between_bounds(vector, tmp_path):
     x = again.sample(50, seed=3)
     np.testing.assert_array_equal(x, vector.sample(50, seed=3))
     assert np.all((x > 0) & (x < 1))
-    with pytest.raises(ValueError, match="does not know its target"):
-        again.resample(10)
+    for needs in (
+        lambda: again.resample(10),
+        lambda: again.diagnose(100),
+        lambda: again.diagnose(search=1),
+        lambda: again.bridge(x),
+    ):
+        with pytest.raises(ValueError, match=r"does not know its target.*Result\.load\(path, model=model\)"):
+            needs()
+    assert again.diagnose().verdict == vector.diagnosis.verdict
     whole = Result.load(tmp_path / "fit.safetensors", model=bounded)
     np.testing.assert_allclose(whole.resample(40, seed=1), vector.resample(40, seed=1))
 

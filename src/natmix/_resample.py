@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 def resampled(result: "Result", n: int, pool: int, seed: int) -> Float[np.ndarray, "n D"]:
     """``n`` draws out of ``pool`` fresh ones, by systematic resampling in random order."""
-    if result.target is None:
-        raise ValueError(
-            "This result does not know its target, which resample() has to evaluate: give it again, as in "
-            "natmix.Result.load(path, model=model)."
-        )
+    assert result.target is not None
     n, pool = whole(n, "n"), whole(pool, "pool")
     if pool < n:
         raise ValueError(f"resample() needs n >= 1 and a pool of at least n samples, got {n} and {pool}.")

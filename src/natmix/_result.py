@@ -181,6 +181,9 @@ class Result:
         from natmix.diagnostics._of_result import diagnosed
 
         samples, search = whole(samples, "samples", 0), whole(search, "search", 0)
+        explore = whole(explore, "explore", 0)
+        if samples or search or explore:
+            self._check_target("diagnose()")
         return diagnosed(self, samples, search, explore, seed)
 
     def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
@@ -199,6 +202,7 @@ class Result:
         """
         from natmix.diagnostics._bridge import bridge
 
+        self._check_target("bridge()")
         return bridge(self, draws, whole(samples, "samples", 0), seed)
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Any:
@@ -219,6 +223,13 @@ class Result:
         run_key(seed)
         return self.model.predict(int(seed), self.sample(n, seed=seed), model_args, model_kwargs)
 
+    def _check_target(self, what: str) -> None:
+        if self.target is None:
+            raise ValueError(
+                f"This result does not know its target, which {what} has to evaluate: give it again, as in "
+                "natmix.Result.load(path, model=model)."
+            )
+
     def _named(self, x: Points) -> Any:
         return x if self.model is None else self.model.constrain(x)
 
@@ -232,6 +243,7 @@ class Result:
         """
         from natmix._resample import resampled
 
+        self._check_target("resample()")
         return self._named(resampled(self, n, 5 * whole(n, "n") if pool is None else pool, seed))
 
     def save(self, path: str | Path) -> None:

@@ -8,6 +8,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 
+def as_side(side: Any, default: float) -> Float[np.ndarray, "..."]:
+    """One side of the bounds, with ``default`` where it is None, or where an entry of it is."""
+    entries = np.asarray(side, object)
+    filled = [default if entry is None else entry for entry in entries.ravel()]
+    return np.asarray(filled, float).reshape(entries.shape)
+
+
 class Bounds(NamedTuple):
     """Lower and upper bounds of every entry; infinite where there is none."""
 
@@ -24,8 +31,7 @@ class Bounds(NamedTuple):
         sides = []
         for side, default in ((low, -np.inf), (high, np.inf)):
             try:
-                value = np.asarray(default if side is None else side, float)
-                sides.append(np.broadcast_to(value, shape).ravel())
+                sides.append(np.broadcast_to(as_side(side, default), shape).ravel())
             except (TypeError, ValueError):
                 raise ValueError(
                     f"A bound of {name} must be a number or an array of shape {list(shape)}, got {side!r}."

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from natmix.models._base import AbstractModel
+from natmix.models._bounds import as_side
 from natmix.models.numpyro import NumpyroModel
 from natmix.models.pymc import PymcModel, is_pymc_model
 from natmix.models.pytree import PytreeModel
@@ -68,10 +69,7 @@ def _middle(dim: int | None, bounds: Any) -> Any:
         raise ValueError("Bounds by name need a position too, a dictionary with the variables' shapes.")
     try:
         first, second = bounds
-        low, high = np.broadcast_arrays(
-            np.asarray(-np.inf if first is None else first, float),
-            np.asarray(np.inf if second is None else second, float),
-        )
+        low, high = np.broadcast_arrays(as_side(first, -np.inf), as_side(second, np.inf))
     except (TypeError, ValueError):
         raise ValueError(f"bounds must be a pair (low, high) of numbers or arrays, got {bounds!r}.") from None
     if low.ndim == 0:
