@@ -108,6 +108,28 @@ def sum_blocks(
     return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
 
 
+def fold_blocks(
+    fn: Callable[[PyTree, Count | int, PyTree], PyTree],
+    start: PyTree,
+    arrays: PyTree,
+    rows: int,
+    count: Count | int | None = None,
+) -> PyTree:
+    """``fn(carry, first sample, block)`` over blocks of ``rows`` samples; the last has what remains."""
+    n = _length(arrays)
+    if n <= rows:
+        return fn(start, 0, arrays)
+    full = n // rows
+
+    def body(i: Count, carry: PyTree) -> PyTree:
+        return fn(carry, i * rows, _block(arrays, i * rows, rows))
+
+    carry = jax.lax.fori_loop(0, jnp.minimum(_trips(n, rows, count), full), body, start)
+    if n % rows:
+        carry = fn(carry, full * rows, _block(arrays, full * rows, n % rows))
+    return carry
+
+
 def _own_blocks(
     over_blocks: Callable[..., PyTree],
     fn: Callable[..., PyTree],

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix._blocks import map_components, rows_at_once
 from natmix._expectations import Elbo
-from natmix._importance import effective_sample_size
+from natmix._passes import effective_samples
 from natmix._records import Batch, Evaluation, NaturalGradient, Query
 from natmix._rows import reset_row, set_row
 from natmix._sharding import everywhere_alike
@@ -100,8 +100,7 @@ def iteration_info(
     if evaluation.gradient is not None:
         steep = ~jnp.all(jnp.isfinite(evaluation.gradient), axis=1)
         bad = bad | (steep & (value > -jnp.inf))
-    log_w = jnp.where(batch.valid[:, None], batch.log_components - batch.log_background[:, None], -jnp.inf)
-    n_eff = effective_sample_size(log_w)
+    n_eff = effective_samples(batch.log_components, batch)
     K = jnp.sum(exists)
     return Info(
         elbo=elbo.value,

@@ -1,12 +1,10 @@
 """Expectations on one iteration's samples: the components' rewards and the ELBO."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natmix._importance import importance_weights
-from natmix._linalg import einsum
+from natmix._passes import largest_log_weights, log_sums, sample_sums, weighted_sums
 from natmix._records import Batch
 from natmix._types import Scalar
 from natmix.component_stepsizes._base import Rewards
@@ -32,18 +30,23 @@ def expected_log_ratios(
 
     A component without a usable estimate gets the weighted mean of the others: its weight stays.
     """
-    weights = importance_weights(log_components, batch, self_normalised=self_normalised)
-    log_q = jax.nn.logsumexp(log_components + mixture.log_weights, axis=1)
-    log_q = jnp.where(batch.valid, log_q, 0)
+    log_q = jnp.where(batch.valid, log_sums(log_components, mixture.log_weights, batch.count), 0)
     both = jnp.stack([batch.log_target - T * log_q, batch.log_target - log_q, log_q], axis=1)
     both = jnp.where(batch.valid[:, None], both, 0)
-    means = einsum("nk,nf->kf", weights.values, both) * jnp.exp(weights.log_scale)[:, None]
+    top = largest_log_weights(log_components, batch)
+    ok = jnp.isfinite(top)
+    top = jnp.where(ok, top, 0)
+    columns = jnp.concatenate([jnp.ones_like(both[:, :1]), both], axis=1)
+    sums = weighted_sums(log_components, batch, top, columns)
+    n = jnp.maximum(batch.count, 1).astype(top.dtype)
+    factor = 1 / jnp.maximum(sums[:, 0], 1e-30) if self_normalised else jnp.exp(top - jnp.log(n))
+    means = sums[:, 1:] * factor[:, None]
     q = mixture.weights
-    usable = weights.ok & jnp.all(jnp.isfinite(means), axis=1) & (q > 0)
+    usable = ok & jnp.all(jnp.isfinite(means), axis=1) & (q > 0)
     share = jnp.where(usable, q, 0)
     share = share / jnp.maximum(jnp.sum(share), jnp.finfo(q.dtype).tiny)
     tilted, value, negative_entropy = jnp.sum(jnp.where(usable[:, None], share[:, None] * means, 0), axis=0)
     log_ratio = jnp.where(usable, means[:, 0], tilted)
-    per_sample = einsum("nk,k->n", weights.values, jnp.where(usable, share * jnp.exp(weights.log_scale), 0))
+    per_sample = sample_sums(log_components, batch, top, jnp.where(usable, share * factor, 0))
     variance = jnp.sum(jnp.where(batch.valid, per_sample * (both[:, 1] - value), 0) ** 2)
     return log_ratio, Elbo(value, jnp.sqrt(variance), -negative_entropy)

@@ -2,7 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from natmix._records import Batch
 
@@ -26,17 +26,30 @@ def importance_weights(
     log_components: Float[Array, "N K"], batch: Batch, *, self_normalised: bool
 ) -> ImportanceWeights:
     """W = q(x|o) / z(x), zero for invalid samples."""
-    log_w = jnp.where(batch.valid[:, None], log_components - batch.log_background[:, None], -jnp.inf)
+    log_w = log_importance(log_components, batch.log_background, batch.valid)
     return _scaled(log_w, jnp.log(jnp.maximum(batch.count, 1).astype(log_w.dtype)), self_normalised)
 
 
 def own_weights(batch: Batch, *, self_normalised: bool) -> ImportanceWeights:
     """Weight one for the valid samples that a component drew in this iteration, zero for others."""
-    rows = jnp.arange(batch.log_components.shape[1])
-    own = (batch.source[:, None] == rows) & batch.valid[:, None]
-    log_w = jnp.where(own, jnp.zeros((), batch.x.dtype), -jnp.inf)
-    n = jnp.maximum(jnp.sum(own, axis=0), 1).astype(batch.x.dtype)
+    log_w = log_own(jnp.arange(batch.log_components.shape[1]), batch.source, batch.valid, batch.x.dtype)
+    n = jnp.maximum(jnp.sum(log_w == 0, axis=0), 1).astype(batch.x.dtype)
     return _scaled(log_w, jnp.log(n), self_normalised)
+
+
+def log_importance(
+    log_components: Float[Array, "N K"], log_background: Float[Array, " N"], valid: Bool[Array, " N"]
+) -> Float[Array, "N K"]:
+    """Log q(x|o) - log z(x), -inf for invalid samples."""
+    return jnp.where(valid[:, None], log_components - log_background[:, None], -jnp.inf)
+
+
+def log_own(
+    rows: Int[Array, " K"], source: Int[Array, " N"], valid: Bool[Array, " N"], dtype: jnp.dtype
+) -> Float[Array, "N K"]:
+    """Zero for the valid samples that these rows drew in this iteration, -inf for others."""
+    own = (source[:, None] == rows) & valid[:, None]
+    return jnp.where(own, jnp.zeros((), dtype), -jnp.inf)
 
 
 def effective_sample_size(log_w: Float[Array, "N *K"]) -> Float[Array, "*K"]:

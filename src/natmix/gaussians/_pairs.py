@@ -1,7 +1,7 @@
 """Sums over those pairs of a sample and a component that matter.
 
 In many dimensions most samples lie where most components have no density to speak of. A pair whose weight is
-`_NEGLIGIBLE` roundings of the largest changes no digit of a sum, and products with D x D matrices are dear:
+`NEGLIGIBLE` roundings of the largest changes no digit of a sum, and products with D x D matrices are dear:
 those pairs are left out. The loops here go over what remains and take as long as that asks for; if every
 pair matters they do the same work as the dense sums.
 """
@@ -23,7 +23,7 @@ from natmix._types import Count, PyTree
 if TYPE_CHECKING:
     from natmix.gaussians.full import FullGaussians
 
-_NEGLIGIBLE = 1e-5
+NEGLIGIBLE = 1e-5
 _CPU_BLOCK = 128
 _ACCELERATOR_BLOCK = 128
 """Samples in a block, the unit of what matters: samples of one component mostly lie side by side."""
@@ -42,7 +42,7 @@ class Pairs(eqx.Module):
         cls, weights: Float[Array, "N K"], largest: Float[Array, " K"] | float, count: Count | None
     ) -> "Pairs":
         """Those with more than a negligible share of ``largest``, and those that are not numbers."""
-        limit = _NEGLIGIBLE * jnp.finfo(weights.dtype).eps * jnp.asarray(largest, weights.dtype)
+        limit = NEGLIGIBLE * jnp.finfo(weights.dtype).eps * jnp.asarray(largest, weights.dtype)
         matters = ~(jnp.abs(weights) <= limit)
         if count is not None:
             matters = matters & (jnp.arange(weights.shape[0]) < count)[:, None]

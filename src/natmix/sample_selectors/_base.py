@@ -3,12 +3,12 @@
 import abc
 import math
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._circular import count_rows, front, to_front
 from natmix._hyper import Option, ratio, whole
+from natmix._passes import log_sums
 from natmix._records import Batch, Draws
 from natmix._sharding import current, everywhere, split
 from natmix._types import Count, PRNGKey
@@ -113,15 +113,15 @@ class AbstractSampleSelector(Option):
         new = jnp.arange(draws.x.shape[0]) < draws.count
         drawn = count_rows(draws.source, new, K).astype(draws.x.dtype)
         log_components = mixture.components.log_prob(draws.x, draws.count)
-        log_mass = jax.nn.logsumexp(log_components + jnp.log(drawn), axis=1)
+        log_mass = log_sums(log_components, jnp.log(drawn), draws.count)
         x, raw, slope, source, real = draws.x, log_density, gradient, draws.source, new
         if state is not None:
             old: OldSamples = draws.old
-            mass, log_sums = state.meet(x, old.used, draws.count)
+            mass, each = state.meet(x, old.used, draws.count)
             keep = new & (log_density < jnp.inf)
-            newest = NewSamples(draws, log_density, gradient, keep, log_components, log_sums)
+            newest = NewSamples(draws, log_density, gradient, keep, log_components, each)
             state = state.push(old, newest, mixture.components, iteration)
-            old_mass = jax.nn.logsumexp(old.log_components + jnp.log(drawn), axis=1)
+            old_mass = log_sums(old.log_components, jnp.log(drawn))
             real = jnp.concatenate([old.real, new])
             columns = [
                 jnp.concatenate([old.x, x]),

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from natmix._blocks import block_rows, map_blocks
 from natmix._circular import count_rows, front, put_circular
 from natmix._lockstep import anyone
+from natmix._passes import log_sums as log_sums_of
 from natmix._records import Draws
 from natmix._sharding import everywhere
 from natmix._types import Count
@@ -174,7 +175,7 @@ class Ring(eqx.Module):
 
         counts = count_rows(draws.source, keep, K).astype(self.counts.dtype)
         here_old, here_new = (
-            jax.nn.logsumexp(c + jnp.log(counts), axis=1) for c in (old.log_components, new.log_components)
+            log_sums_of(c, jnp.log(counts)) for c in (old.log_components, new.log_components)
         )
         # The old samples are there newest first, from the slot before the next one back.
         column = jnp.roll(everywhere(here_old)[::-1], self.next)

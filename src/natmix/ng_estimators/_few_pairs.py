@@ -1,0 +1,191 @@
+"""The regressions of MORE over those pairs of a sample and a component that matter.
+
+Most samples have no weight to speak of for most components, and the features of a sample are many: pairs that
+change no digit are left out. Nothing of N x K entries is formed either: two passes over blocks of the log
+densities find the weights' sizes and which pairs matter, and the weights of those are computed where they are
+used. If every pair matters the work is that of `natmix.ng_estimators._all_pairs`.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix import _sharding
+from natmix._blocks import block_rows, fold_blocks, map_components
+from natmix._chosen import BITS, Chosen, words_of
+from natmix._importance import log_importance, log_own
+from natmix._linalg import einsum
+from natmix._records import Batch
+from natmix._types import Count, PyTree, Scalar
+from natmix.gaussians import AbstractGaussians
+from natmix.gaussians._kernels import LOG_2PI
+from natmix.gaussians._pairs import NEGLIGIBLE
+from natmix.mixture import Mixture
+from natmix.ng_estimators._regression import Moments, feature_moments, num_features, ridge_regression
+
+_FEW = 128
+"""Samples at a time of components to which few matter."""
+
+
+def leaves_out(gaussians: AbstractGaussians) -> bool:
+    """Whether to leave out pairs: on one CPU, if there is more than one component.
+
+    An accelerator regresses many components at once, all of which would wait for the one with most samples.
+    """
+    return jax.default_backend() == "cpu" and gaussians.capacity > 1 and _sharding.current() is None
+
+
+class FewPairs(eqx.Module):
+    """Which pairs matter, and what the weights of all samples sum up to.
+
+    The attributes `inside` and `total` are each component's weight where the density is positive, and its
+    whole weight; `log_scale` and `ok` are those of `natmix._importance.ImportanceWeights`.
+    """
+
+    chosen: Chosen
+    reward: Float[Array, " N"]
+    top: Float[Array, " K"]
+    """The largest log weight."""
+    size: Float[Array, " K"]
+    """What weights relative to the largest are divided by."""
+    log_scale: Float[Array, " K"]
+    ok: Bool[Array, " K"]
+    inside: Float[Array, " K"]
+    total: Float[Array, " K"]
+    rewards: Float[Array, " K"]
+    """The weighted sum of rewards."""
+    own_samples_only: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls,
+        mixture: Mixture,
+        batch: Batch,
+        temperature: Scalar,
+        self_normalised: bool,
+        own_samples_only: bool,
+    ) -> "FewPairs":
+        log_q, top, drawn = _first_pass(mixture, batch, own_samples_only)
+        reward = jnp.where(batch.valid, batch.log_target - temperature * log_q, 0)
+        ok = jnp.isfinite(top)
+        top = jnp.where(ok, top, 0)
+        words, sums = _second_pass(mixture, batch, reward, top, own_samples_only)
+        n = jnp.maximum(drawn if own_samples_only else batch.count, 1).astype(top.dtype)
+        if self_normalised:
+            size, log_scale = jnp.maximum(sums[:, 0], 1e-30), jnp.zeros_like(top)
+        else:
+            size, log_scale = jnp.ones_like(top), top - jnp.log(n)
+        total, inside, rewards = (sums / size[:, None]).T
+        return cls(
+            Chosen.of(words), reward, top, size, log_scale, ok, inside, total, rewards, own_samples_only
+        )
+
+    def regress(
+        self, mixture: Mixture, batch: Batch, extra: Float[Array, " K"], ridge: Float[Array, " K"]
+    ) -> Float[Array, "K F"]:
+        """Coefficients of all components; zeros cost ``extra`` beside their reward."""
+        total = jnp.maximum(self.total, jnp.finfo(self.total.dtype).tiny)
+        centre = (self.rewards - extra * (self.total - self.inside)) / total
+        numbers = jnp.arange(mixture.components.capacity)
+        rows = (numbers, mixture.components, self.chosen, self.top, self.size, total, centre, extra, ridge)
+        block = Partial(_coefficients, batch, self.reward, self.own_samples_only)
+        return map_components(block, rows, mixture.log_weights > -jnp.inf, at_once=1)
+
+
+def _coefficients(
+    batch: Batch, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
+) -> Float[Array, "1 F"]:
+    """Of one component."""
+    k, gaussian, chosen, top, size, total, centre, extra, ridge = rows
+    F = num_features(gaussian)
+
+    def step(sums: Moments, samples: Int[Array, "1 C"], real: Bool[Array, "1 C"]) -> Moments:
+        n, real = samples[0], real[0]
+        log_w = _log_weights(batch, n, k, own_samples_only) - top
+        w = jnp.where(real, jnp.exp(log_w[:, 0]) / size, 0)
+        x = jnp.where(real[:, None], batch.x[n], gaussian.mean)
+        r = jnp.where(batch.zero[n], reward[n] - extra, reward[n]) - centre
+        return jax.tree.map(jnp.add, sums, feature_moments(gaussian, x, w, jnp.where(real, r, 0)))
+
+    start = tuple(jnp.zeros(shape, reward.dtype) for shape in ((F, F), (F,), (F,)))
+    many = max(block_rows(4 * F) // _FEW * _FEW, _FEW)
+    moments = chosen.fold(step, start, (many, _FEW))
+    return ridge_regression(moments, total[0], ridge[0])[None]
+
+
+def _first_pass(
+    mixture: Mixture, batch: Batch, own_samples_only: bool
+) -> tuple[Float[Array, " N"], Float[Array, " K"], Int[Array, " K"]]:
+    """Log q of each sample; of each component the largest log weight, and how many samples have a weight."""
+    N, K = batch.log_components.shape
+
+    def block(carry: PyTree, first: Count | int, arrays: PyTree) -> PyTree:
+        log_q, top, drawn = carry
+        here = jax.nn.logsumexp(arrays[0] + mixture.log_weights, axis=1)
+        log_w = _block_log_weights(arrays, own_samples_only)
+        log_q = jax.lax.dynamic_update_slice_in_dim(log_q, here, first, 0)
+        drawn = drawn + jnp.sum(log_w > -jnp.inf, axis=0, dtype=jnp.int32)
+        return log_q, jnp.maximum(top, jnp.max(log_w, axis=0)), drawn
+
+    dtype = batch.log_components.dtype
+    start = jnp.zeros(N, dtype), jnp.full(K, -jnp.inf, dtype), jnp.zeros(K, jnp.int32)
+    return fold_blocks(block, start, _arrays(batch), _rows(K), batch.count)
+
+
+def _second_pass(
+    mixture: Mixture,
+    batch: Batch,
+    reward: Float[Array, " N"],
+    top: Float[Array, " K"],
+    own_samples_only: bool,
+) -> tuple[Array, Float[Array, "K 3"]]:
+    """Which pairs matter; weights relative to the largest, summed over all samples in three ways.
+
+    They are the sums of w, of w where the density is positive, and of w times the reward. A pair matters if
+    its share of the features' matrix is more than negligible, or not a number: the squares of a sample's
+    features sum up to less than |y|^4 + D.
+    """
+    gaussians, (N, K) = mixture.components, batch.log_components.shape
+    D, present = gaussians.dim, mixture.log_weights > -jnp.inf
+    offset = gaussians.half_log_det() + 0.5 * D * LOG_2PI
+    limit = NEGLIGIBLE * jnp.finfo(reward.dtype).eps * D
+
+    def block(carry: PyTree, first: Count | int, arrays: PyTree) -> PyTree:
+        words, sums = carry
+        *arrays, zero, r = arrays
+        w = jnp.exp(_block_log_weights(arrays, own_samples_only) - top)
+        squared = -2 * (arrays[0] + offset)
+        matters = (w != 0) & ~(w * (squared * squared + D) <= limit) & present
+        words = jax.lax.dynamic_update_slice_in_dim(words, words_of(matters), first // BITS, 0)
+        columns = jnp.stack([jnp.ones_like(r), jnp.where(zero, 0, 1).astype(r.dtype), r], axis=1)
+        return words, sums + einsum("nk,nc->kc", w, columns)
+
+    start = jnp.zeros((-(-N // BITS), K), jnp.uint32), jnp.zeros((K, 3), reward.dtype)
+    arrays = (*_arrays(batch), batch.zero, reward)
+    return fold_blocks(block, start, arrays, _rows(K), batch.count)
+
+
+def _arrays(batch: Batch) -> tuple[Array, ...]:
+    return batch.log_components, batch.log_background, batch.source, batch.valid
+
+
+def _block_log_weights(arrays: PyTree, own_samples_only: bool) -> Float[Array, "B K"]:
+    log_components, log_background, source, valid = arrays
+    if own_samples_only:
+        return log_own(jnp.arange(log_components.shape[1]), source, valid, log_components.dtype)
+    return log_importance(log_components, log_background, valid)
+
+
+def _log_weights(
+    batch: Batch, n: Int[Array, " C"], k: Int[Array, "1"], own_samples_only: bool
+) -> Float[Array, "C 1"]:
+    """Of some samples for one component."""
+    if own_samples_only:
+        return log_own(k, batch.source[n], batch.valid[n], batch.x.dtype)
+    return log_importance(batch.log_components[n, k[0]][:, None], batch.log_background[n], batch.valid[n])
+
+
+def _rows(K: int) -> int:
+    return max(block_rows(4 * K) // BITS, 1) * BITS

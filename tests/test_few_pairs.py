@@ -1,0 +1,210 @@
+"""MORE on the samples that matter, against the dense regression in NumPy."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, make_batch, random_mixture
+
+from natmix import Mixture
+from natmix._rows import PerComponent
+from natmix.ng_estimators import More, _few_pairs
+
+ONE, PENALTY = jnp.asarray(1.0), jnp.asarray(30.0)
+RIDGE = 1e-7
+
+
+def regression(mixture, batch, *, self_normalised=True, own=False, ridge=RIDGE, T=1.0):
+    """A and a of every component by weighted least squares with a constant, over all samples in float64."""
+    count = int(batch.count)
+    real = np.arange(len(batch.x)) < count
+    x, r, log_z = (np.asarray(a, np.float64) for a in (batch.x, batch.log_target, batch.log_background))
+    log_c, zero = np.asarray(batch.log_components, np.float64), np.asarray(batch.zero)
+    valid = np.asarray(batch.valid) & real
+    reward = r - T * np.logaddexp.reduce(log_c + np.asarray(mixture.log_weights, np.float64), axis=1)
+    D = x.shape[1]
+    low = np.tril_indices(D, -1)
+    A, a = [], []
+    for k, (m, S) in enumerate(zip(np.asarray(mixture.means), np.asarray(mixture.covariances), strict=True)):
+        L = np.linalg.cholesky(np.asarray(S, np.float64))
+        w = (np.asarray(batch.source) == k).astype(float) if own else np.exp(log_c[:, k] - log_z)
+        w = np.where(valid, w, 0)
+        n = (w > 0).sum() if own else count
+        w = w / w.sum() if self_normalised else w / n
+        inside = w[~zero].sum()
+        R = np.where(valid, np.where(zero, reward - 30 * (w.sum() / inside - 1), reward), 0)
+        y = np.linalg.solve(L, np.where(valid[:, None], x - m, 0).T).T
+        cross = [] if mixture.is_diagonal else [y[:, low[0]] * y[:, low[1]]]
+        phi = np.concatenate([y * y - 1, *cross, y], axis=1)
+        centred = phi - w @ phi / w.sum()
+        gram = centred.T @ (centred * w[:, None]) + ridge * np.eye(phi.shape[1])
+        beta = np.linalg.solve(gram, centred.T @ (w * (R - w @ R / w.sum())))
+        hessian = np.diag(2 * beta[:D])
+        if not mixture.is_diagonal:
+            hessian[low] = beta[D:-D]
+            hessian.T[low] = beta[D:-D]
+        A.append(-np.diag(hessian) if mixture.is_diagonal else -hessian)
+        a.append(-beta[-D:])
+    return np.array(A), np.array(a)
+
+
+def bumpy(x):
+    return -jnp.sum(jnp.abs(x) ** 1.5, axis=1) + jnp.sin(3 * x[:, 0])
+
+
+def case(spread=1.5, *, seed=4, K=5, D=3, n=200, diagonal=False, dtype=np.float64):
+    mixture = random_mixture(seed, K, D, diagonal=diagonal, spread=spread, dtype=dtype)
+    x, source = draw(mixture, 1, [n] * K)
+    shuffled = np.random.default_rng(0).permutation(len(x))
+    x, source = x[shuffled], source[shuffled]
+    return mixture, make_batch(mixture, x, bumpy(x), source=source)
+
+
+def estimate(mixture, batch, *, ridge=RIDGE, **flags):
+    state = PerComponent.full(mixture.num_components, jnp.asarray(ridge, mixture.dtype))
+    one, penalty = ONE.astype(mixture.dtype), PENALTY.astype(mixture.dtype)
+    return compiled(tuple(flags.items()))(state, mixture, batch, one, penalty)
+
+
+@functools.cache
+def compiled(flags):
+    option = More(**dict(flags))
+    return jax.jit(lambda *arguments: option.estimate(*arguments))
+
+
+@pytest.fixture
+def patch(monkeypatch):
+    """As ``monkeypatch``, for functions that are compiled anew."""
+
+    def set_to(*arguments):
+        compiled.cache_clear()
+        monkeypatch.setattr(*arguments)
+
+    yield set_to
+    compiled.cache_clear()
+
+
+def check(got, expected, rtol=1e-7):
+    assert np.all(got.ok)
+    for value, wanted in zip((got.curvature, got.gradient), expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max())
+
+
+def share_chosen(mixture, batch):
+    pairs = _few_pairs.FewPairs.of(mixture, batch, ONE, True, False)
+    return float(jnp.sum(pairs.chosen.counts)) / batch.log_components.size
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.5, 40.0])
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("self_normalised", [True, False])
+@pytest.mark.parametrize("own", [False, True])
+def test_like_the_dense_regression(spread, diagonal, self_normalised, own):
+    mixture, batch = case(spread, diagonal=diagonal)
+    got = estimate(mixture, batch, self_normalised=self_normalised, own_samples_only=own)
+    check(got, regression(mixture, batch, self_normalised=self_normalised, own=own))
+
+
+def test_pairs_far_apart_are_left_out_and_others_are_not():
+    assert share_chosen(*case(40.0)) < 0.3
+    assert share_chosen(*case(0.0)) == 1
+
+
+def test_all_weights_equal():
+    """Components that are all the same, and samples from one more that is."""
+    one = random_mixture(0, 1, 3)
+    mixture = Mixture.full(np.full(4, 0.25), np.repeat(one.means, 4, 0), np.repeat(one.covariances, 4, 0))
+    x, _ = draw(one, 1, [300])
+    batch = make_batch(mixture, x, bumpy(x))
+    assert share_chosen(mixture, batch) == 1
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+@pytest.mark.parametrize("spread", [1.5, 40.0])
+def test_zeros_of_the_density(spread):
+    mixture, batch = case(spread)
+    zero = batch.x[:, 0] > mixture.means[:, 0].mean() + 0.1
+    zero = zero & (jnp.arange(len(zero)) % 3 > 0)
+    assert jnp.any(zero)
+    log_target = jnp.where(zero, jnp.min(batch.log_target) - 30, batch.log_target)
+    batch = dataclasses.replace(batch, zero=zero, log_target=log_target)
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+def test_samples_that_are_not_valid_have_no_weight():
+    mixture, batch = case()
+    valid = jnp.arange(len(batch.x)) % 4 > 0
+    batch = dataclasses.replace(batch, valid=valid, log_target=jnp.where(valid, batch.log_target, 0))
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+@pytest.mark.parametrize("blocks", [32, 64, 300])
+def test_any_size_of_blocks(patch, blocks):
+    mixture, batch = case(spread=3.0)
+    patch(_few_pairs, "_FEW", blocks // 8)
+    patch(_few_pairs, "block_rows", lambda elements: blocks)
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+def padded(mixture, batch, rows, columns):
+    """More rows of samples without meaning, and more components that are absent."""
+    n = batch.log_components.shape[0]
+
+    def more(a):
+        junk = jnp.full((rows, *a.shape[1:]), 7, a.dtype)
+        return jnp.concatenate([a, junk]) if a.ndim and a.shape[0] == n else a
+
+    batch = jax.tree.map(more, batch)
+    log_c = jnp.concatenate([batch.log_components, jnp.full((n + rows, columns), 3.0)], axis=1)
+    valid = jnp.arange(n + rows) < n
+    batch = dataclasses.replace(batch, log_components=log_c, valid=valid, zero=batch.zero & valid)
+    gaussians = jax.tree.map(lambda a: jnp.concatenate([a, a[:columns]]), mixture.components)
+    return Mixture(jnp.pad(mixture.log_weights, (0, columns), constant_values=-jnp.inf), gaussians), batch
+
+
+def test_padding_changes_nothing():
+    mixture, batch = case(spread=3.0)
+    alone, beside = estimate(mixture, batch), estimate(*padded(mixture, batch, 2000, 3))
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
+        np.testing.assert_allclose(a, b[:5], rtol=1e-10, atol=1e-10)
+    assert not np.any(beside.curvature[5:])
+    assert not np.any(beside.gradient[5:])
+
+
+def test_single_precision_is_as_good_as_the_dense_regression(patch):
+    mixture, batch = case(spread=3.0, D=4, dtype=np.float32)
+    expected = regression(mixture, batch)
+    few = estimate(mixture, batch)
+    assert few.curvature.dtype == np.float32
+    check(few, expected, 2e-4)
+    patch("natmix.ng_estimators.more.leaves_out", lambda gaussians: False)
+    dense = estimate(mixture, batch)
+    check(dense, expected, 2e-4)
+
+
+def test_the_dense_path_gives_the_same(patch):
+    mixture, batch = case(spread=3.0)
+    few = estimate(mixture, batch)
+    patch("natmix.ng_estimators.more.leaves_out", lambda gaussians: False)
+    for a, b in zip(jax.tree.leaves(few), jax.tree.leaves(estimate(mixture, batch)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_several_members_at_once():
+    """Seeds that run together: some with components apart, some without."""
+    cases = [case(spread, seed=seed) for spread, seed in ((0.0, 1), (3.0, 2), (40.0, 3))]
+    together = jax.tree.map(lambda *a: jnp.stack(a), *cases)
+    got = jax.jit(jax.vmap(estimate))(*together)
+    for i, (mixture, batch) in enumerate(cases):
+        check(jax.tree.map(lambda a, i=i: a[i], got), regression(mixture, batch))
+
+
+def test_a_component_without_samples_and_one_that_is_not_a_number():
+    mixture, batch = case(spread=3.0)
+    log_c = batch.log_components.at[:, 1].set(-jnp.inf).at[3, 2].set(jnp.nan)
+    got = estimate(mixture, dataclasses.replace(batch, log_components=log_c))
+    assert not got.ok[1]
+    assert not got.ok[2]
