@@ -19,6 +19,10 @@ _CPU_QUADRATIC = 40
 _ACCELERATOR_QUADRATIC = 64
 """Dimensions up to which products of coordinates beat whitened coordinates."""
 
+_FEW_ROWS = 8
+_NOT_FEW_DIMENSIONS = 16
+"""On a CPU, few components in some dimensions are less work one by one than products of coordinates are."""
+
 _ACCELERATOR_PAIRS = 2**34
 """Multiplications of a dense sum below which an accelerator does it sooner than it finds what matters."""
 
@@ -86,12 +90,12 @@ class FullGaussians(AbstractGaussians):
 
     def _goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
         """Whether to leave out pairs that do not matter: when products with D x D matrices are the work."""
-        if isinstance(self._kernel(), QuadraticKernel) or self.capacity == 1:
+        if self.capacity == 1 or _sharding.current() is not None:
             return False
-        if _sharding.current() is not None:
-            return False
-        work = self.capacity * x.size * self.dim
-        return jax.default_backend() == "cpu" or work > _ACCELERATOR_PAIRS
+        quadratic = isinstance(self._kernel(), QuadraticKernel)
+        if jax.default_backend() == "cpu":
+            return not quadratic or (self.capacity <= _FEW_ROWS and self.dim >= _NOT_FEW_DIMENSIONS)
+        return not quadratic and self.capacity * x.size * self.dim > _ACCELERATOR_PAIRS
 
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
         return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)

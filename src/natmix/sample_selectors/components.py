@@ -4,12 +4,19 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix._blocks import map_components, rows_at_once
 from natmix._importance import effective_sample_size
+from natmix._sharding import current
 from natmix._types import Count, PRNGKey
+from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
+
+_ELEMENTS = 2**13
+"""Numbers to draw at once on a CPU, at least, so that absent components cost nothing."""
 
 
 class FromComponents(AbstractSampleSelector):
@@ -42,8 +49,21 @@ class FromComponents(AbstractSampleSelector):
         number = jnp.where(exists, jnp.maximum(missing, self.min_new_samples), 0)
         # Noise depends on the component's identity, not on its row or on padding.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(ids)
-        noise = jax.vmap(lambda k: jax.random.normal(k, (n, D), mixture.dtype))(keys)
-        x = mixture.components.colour(noise).reshape(K * n, D)
+        rows = Partial(_draws, mixture.components, n)
+        if current() is None:
+            at_once = rows_at_once(n * D, max(1, _ELEMENTS // (n * D)))
+            x = map_components(rows, (jnp.arange(K), keys), exists, at_once)
+        else:
+            x = rows(jnp.arange(K), keys)
+        x = x.reshape(K * n, D)
         source = jnp.repeat(jnp.arange(K, dtype=jnp.int32), n)
         wanted = (jnp.arange(n) < number[:, None]).reshape(-1)
         return x, source, wanted
+
+
+def _draws(
+    gaussians: AbstractGaussians, n: int, rows: Int[Array, " B"], keys: PRNGKey
+) -> Float[Array, "B n D"]:
+    """``n`` samples of each of these components."""
+    noise = jax.vmap(lambda k: jax.random.normal(k, (n, gaussians.dim), gaussians.dtype))(keys)
+    return gaussians.take(rows).colour(noise)
