@@ -239,6 +239,7 @@ def main() -> None:
                 r = runs[-1]
                 numbers = f"ELBO {r.elbo:11.4f} {r.evaluations:10,} {r.seconds:6.1f} s"
                 print(f"{problem:24} {start:24} {seed} {numbers} {r.stopped[:80]}", flush=True)
+            jax.clear_caches()  # programs hold memory maps, of which a process may have 65530
         found = rows(runs)
         print(table(found))
         if options.write is not None:
