@@ -9,8 +9,8 @@ It needs draws of the target that do not come from the mixture, from NUTS for ex
 """
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import expit
 
 from natmix._estimate import Estimate
 
@@ -35,7 +35,10 @@ def bridged(at_target: Float[np.ndarray, "C N"], at_mixture: Float[np.ndarray, "
         share = n / tau / (n / tau + m)
         shift = float(np.log(share) - np.log1p(-share))
         log_z = _solved(at_target, at_mixture, share, shift)
-        up, down = expit(at_mixture - log_z + shift), expit(log_z - shift - at_target)
+        up, down = (
+            scipy.special.expit(at_mixture - log_z + shift),
+            scipy.special.expit(log_z - shift - at_target),
+        )
         tau = autocorrelation_time(down)
     variance = up.var(ddof=1) / (m * up.mean() ** 2) + tau * down.var(ddof=1) / (n * down.mean() ** 2)
     return Estimate(log_z, float(np.sqrt(variance)))
@@ -46,7 +49,10 @@ def _solved(at_target: np.ndarray, at_mixture: np.ndarray, share: float, shift: 
 
     def excess(log_z: float) -> float:
         """Falls as log Z rises."""
-        up, down = expit(at_mixture - log_z + shift), expit(log_z - shift - at_target)
+        up, down = (
+            scipy.special.expit(at_mixture - log_z + shift),
+            scipy.special.expit(log_z - shift - at_target),
+        )
         return float((1 - share) * up.mean() - share * down.mean())
 
     both = np.concatenate([at_target.ravel(), at_mixture])

@@ -1,7 +1,9 @@
 """How the programs of a run are compiled: quickly."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import equinox as eqx
@@ -46,6 +48,19 @@ def compiler_options() -> dict[str, Any]:
     if jax.default_backend() != "cpu":
         return {}
     return {name: value for name, value in _CPU_OPTIONS.items() if _known(name, value)}
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without Python's garbage collector: tracing makes many objects, and it would look through them all."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _known(name: str, value: Any) -> bool:

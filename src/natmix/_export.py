@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 from natmix._inference_data import inference_data
 from natmix._whole import whole
@@ -60,7 +60,7 @@ def to_arviz(result: "Result") -> Any:
     if draws is None or len(draws) == 0:
         raise ValueError("The result has no samples with known log density: fit with elbo_samples=2000.")
     log_weights = pareto_smooth(draws.log_ratio).log_weights
-    total = logsumexp(log_weights[np.isfinite(log_weights)])
+    total = scipy.special.logsumexp(log_weights[np.isfinite(log_weights)])
     stats = {
         "lp": draws.log_target[None],
         "log_mixture": draws.log_mixture[None],

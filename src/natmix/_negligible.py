@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from natmix.mixture import Mixture
 
@@ -17,7 +16,7 @@ def without_negligible(mixture: Mixture) -> tuple[Mixture, int]:
     keep = usable_rows(mixture) & (log_weights >= np.log(NEGLIGIBLE_WEIGHT))
     kept = log_weights[keep]
     left_out = int(np.sum(log_weights > -np.inf)) - int(keep.sum())
-    normalised = kept - logsumexp(kept)
+    normalised = kept - np.logaddexp.reduce(kept)
     components = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[keep]), mixture.components)
     return Mixture(jnp.asarray(normalised, mixture.dtype), components), left_out
 

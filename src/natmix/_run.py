@@ -14,7 +14,7 @@ import numpy as np
 from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown
-from natmix._compile import quick_jit
+from natmix._compile import collector_paused, quick_jit
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
 from natmix._state import Info, State
@@ -77,7 +77,8 @@ def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
 
 def _compiled(plan: Plan, state: State) -> State:
     """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
-    state, *_ = _chunk(plan, state)
+    with collector_paused():
+        state, *_ = _chunk(plan, state)
     return jax.block_until_ready(state)
 
 

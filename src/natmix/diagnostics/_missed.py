@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture
@@ -87,7 +87,7 @@ def _lacking(
     here = np.asarray(mixture.log_prob(jnp.asarray(middles, mixture.dtype)), float)
     lack = heights - log_evidence - here
     lacking = lack > _LACKING
-    total = logsumexp([log_evidence, *masses[lacking]])
+    total = scipy.special.logsumexp([log_evidence, *masses[lacking]])
     modes = [
         MissedMode(middles[i], float(np.exp(masses[i] - total)), float(lack[i]))
         for i in np.flatnonzero(lacking)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.special import chdtri, ndtri
 
 from natmix._arguments import run_key
 from natmix._estimate import Estimate
@@ -113,7 +113,7 @@ class SimulationCheck:
         tests = (anderson_darling, symmetry, width)
         p_values = np.array([[test(u).p_value for u in columns] for test in tests])
         rejected = holm(p_values.ravel(), self.level).reshape(p_values.shape)
-        z = ndtri(columns)
+        z = scipy.special.ndtri(columns)
         spread = z.std(axis=1, ddof=1)
         n = self.fits
         return tuple(
@@ -146,14 +146,16 @@ class SimulationCheck:
     def visible_bias(self) -> float:
         """Standard deviations of bias that are seen with probability 0.8 or more."""
         # Wilcoxon's test needs pi / 3 times the numbers that a test of the mean would need.
-        quantile = ndtri(1 - self._strictest / 2)
-        return float((quantile + ndtri(0.8)) / np.sqrt(self.fits * 3 / np.pi))
+        quantile = scipy.special.ndtri(1 - self._strictest / 2)
+        return float((quantile + scipy.special.ndtri(0.8)) / np.sqrt(self.fits * 3 / np.pi))
 
     @property
     def visible_spread(self) -> float:
         """The factor by which an approximation must be too narrow to be seen with probability 0.8 or more."""
         freedom = self.fits - 1
-        return float(np.sqrt(chdtri(freedom, self._strictest / 2) / chdtri(freedom, 0.8)))
+        return float(
+            np.sqrt(scipy.special.chdtri(freedom, self._strictest / 2) / scipy.special.chdtri(freedom, 0.8))
+        )
 
     @property
     def _strictest(self) -> float:

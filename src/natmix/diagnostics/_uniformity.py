@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float, Int
-from scipy.special import chdtr, chdtrc, ndtri
 
 _FAR = 8.0
 
@@ -66,8 +66,8 @@ def width(u: Float[np.ndarray, " N"]) -> Tested:
     degrees of freedom.
     """
     freedom = len(u) - 1
-    statistic = float(freedom * np.var(ndtri(u), ddof=1))
-    tails = (chdtr(freedom, statistic), chdtrc(freedom, statistic))
+    statistic = float(freedom * np.var(scipy.special.ndtri(u), ddof=1))
+    tails = (scipy.special.chdtr(freedom, statistic), scipy.special.chdtrc(freedom, statistic))
     return Tested(statistic, float(2 * min(tails)))
 
 

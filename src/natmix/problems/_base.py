@@ -38,22 +38,23 @@ class Start(eqx.Module):
         self, key: PRNGKey, components: int, dtype: Any, diagonal: bool = False
     ) -> tuple[Mixture, Mixture]:
         """The starting mixture (one component: the mean itself) and the prior."""
-        prior = Mixture(jnp.zeros(1, dtype), self._gaussians(jnp.asarray([self.mean], dtype), diagonal))
+        prior = Mixture(
+            jnp.asarray(np.zeros(1), dtype), self._gaussians(jnp.asarray([self.mean], dtype), diagonal)
+        )
         if components == 1:
             return prior, prior
         noise = jax.random.normal(key, (components, len(self.mean)), dtype)
         means = jnp.asarray(self.mean, dtype) + noise * jnp.asarray(self.mean_scale, dtype)
-        weights = jnp.full(components, -np.log(components), dtype)
+        weights = jnp.asarray(np.full(components, -np.log(components)), dtype)
         return Mixture(weights, self._gaussians(means, diagonal)), prior
 
     def _gaussians(self, mean: Float[Array, "K D"], diagonal: bool) -> FullGaussians | DiagonalGaussians:
-        scale = jnp.sqrt(jnp.asarray(self.variance, mean.dtype))
+        # By NumPy: every operation of JAX outside a program is a small program of its own to begin with.
+        scale = np.sqrt(np.asarray(self.variance, mean.dtype))
         if diagonal:
-            return DiagonalGaussians(mean, jnp.broadcast_to(scale, mean.shape))
-        K = mean.shape[0]
-        return FullGaussians(
-            mean, jnp.tile(jnp.diag(scale), (K, 1, 1)), jnp.tile(jnp.diag(1 / scale), (K, 1, 1))
-        )
+            return DiagonalGaussians(mean, jnp.asarray(np.broadcast_to(scale, mean.shape)))
+        L, inverse = (np.tile(np.diag(d), (mean.shape[0], 1, 1)) for d in (scale, 1 / scale))
+        return FullGaussians(mean, jnp.asarray(L), jnp.asarray(inverse))
 
 
 class Problem(eqx.Module):

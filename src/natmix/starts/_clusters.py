@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 _ROUNDS, _TRIES = 50, 3
 _RIDGE = 1e-3
@@ -30,7 +30,9 @@ def clusters(x: Float[np.ndarray, "N D"], most: int, rng: np.random.Generator) -
         tries = [_one(y)] if k == 1 else [_maximised(y, k, rng) for _ in range(_TRIES)]
         for found in tries:
             parameters = k * (1 + D + D * (D + 1) / 2) - 1
-            criterion = parameters * np.log(N) - 2 * float(np.sum(logsumexp(_log_joint(y, found), axis=1)))
+            criterion = parameters * np.log(N) - 2 * float(
+                np.sum(scipy.special.logsumexp(_log_joint(y, found), axis=1))
+            )
             if criterion < lowest:
                 best, lowest = found, criterion
     covariances = best.covariances * np.outer(scale, scale)
@@ -53,7 +55,7 @@ def _maximised(y: Float[np.ndarray, "N D"], k: int, rng: np.random.Generator) ->
     for _ in range(_ROUNDS):
         found = _moments(y, shares)
         log_joint = _log_joint(y, found)
-        new = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+        new = np.exp(log_joint - scipy.special.logsumexp(log_joint, axis=1, keepdims=True))
         if np.max(np.abs(new - shares)) < 1e-3:
             break
         shares = new
