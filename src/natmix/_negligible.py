@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
 from natmix.mixture import Mixture
 
@@ -16,7 +17,7 @@ def without_negligible(mixture: Mixture) -> tuple[Mixture, int]:
     keep = usable_rows(mixture) & (log_weights >= np.log(NEGLIGIBLE_WEIGHT))
     kept = log_weights[keep]
     left_out = int(np.sum(log_weights > -np.inf)) - int(keep.sum())
-    normalised = kept - np.logaddexp.reduce(kept)
+    normalised = kept - scipy.special.logsumexp(kept)
     components = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[keep]), mixture.components)
     return Mixture(jnp.asarray(normalised, mixture.dtype), components), left_out
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import scipy
 from jaxtyping import Float
 
 from natmix._draws import Draws
@@ -79,8 +80,8 @@ def explore(mixture: Mixture, target: AbstractTarget, draws: Draws, key: PRNGKey
         draws = draws.joined(evaluated_draws(mixture, target, key_pool, fresh))
     usable = np.isfinite(draws.log_target)
     x, log_w = draws.x[usable], pareto_smooth(draws.log_ratio[usable]).log_weights
-    log_z = np.logaddexp.reduce(log_w) - np.log(len(draws))
-    weights = np.exp(log_w - np.logaddexp.reduce(log_w))
+    log_z = scipy.special.logsumexp(log_w) - np.log(len(draws))
+    weights = np.exp(log_w - scipy.special.logsumexp(log_w))
     seed = int(jax.random.bits(key_walk))
     start = np.sort(_systematic(weights, chains, np.random.default_rng(seed)))
     values = Values(target, key_walk, mixture.dtype)
