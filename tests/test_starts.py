@@ -107,7 +107,9 @@ def two(x):
 
 @pytest.mark.parametrize("components", [None, 1, 2])
 def test_several_modes_become_several_components(components):
-    begun = begin(JaxTarget(two, 2), Region(scale=20.0), jax.random.key(3), float, False, components)
+    begun = begin(
+        "pathfinder", JaxTarget(two, 2), Region(scale=20.0), jax.random.key(3), float, False, components
+    )
     K = 2 if components is None else components
     assert begun.mixture.num_components == K
     assert begun.evaluations > 0
@@ -120,10 +122,10 @@ def test_several_modes_become_several_components(components):
 
 
 def test_without_a_region_components_are_sought_around_what_was_found():
-    begun = begin(JaxTarget(unscaled, D), Region(), jax.random.key(0), float, False, None)
+    begun = begin("pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, False, None)
     found = relative(np.asarray(begun.prior.covariance()))
     np.testing.assert_allclose(found, 4 * relative(COVARIANCE), atol=0.15)
-    diagonal = begin(JaxTarget(unscaled, D), Region(), jax.random.key(0), float, True, None)
+    diagonal = begin("pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, True, None)
     assert diagonal.mixture.is_diagonal
 
 

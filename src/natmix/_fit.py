@@ -30,7 +30,7 @@ from natmix._result import Result
 from natmix._sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
-from natmix.starts import begin, warm_up
+from natmix.starts import begin
 from natmix.targets import as_target
 
 
@@ -137,9 +137,8 @@ def fit(
             raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
         method = "region"
     if method != "region":
-        find = begin if method == "pathfinder" else warm_up
         most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
-        begun = find(known, region, key_start, dtype, kind == "diagonal", init_components, most)
+        begun = begin(method, known, region, key_start, dtype, kind == "diagonal", init_components, most)
         mixture: Mixture = begun.mixture
         prior: Mixture | None = begun.prior
         notes += [begun.note] if begun.note else []
