@@ -19,6 +19,7 @@ os.environ.setdefault("NPROC", "1")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # no files left behind by commands
 
 import signal
+import sys
 
 import jax
 import pytest
@@ -47,3 +48,10 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")

@@ -27,12 +27,6 @@ BOUNDS = (-6.0, 5.0, -4.0, 6.0)
 N = 80
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
 def blank(record, **values):
     return record(**{**{field.name: 0 for field in dataclasses.fields(record)}, **values})
 

@@ -19,17 +19,6 @@ from natmix.report._component_weights import group_weights
 from natmix.report._style import COMPONENT
 from natmix.runs import WeightHistory
 
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
-def texts(figure):
-    return [t.get_text() for t in figure.findobj(mpl.text.Text) if t.get_text()]
-
-
 # Weights over time ------------------------------------------------------------------------------
 
 

@@ -18,12 +18,6 @@ from natmix.report import plot_corner
 from natmix.report._corner_layout import CornerLayout
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
 def random_mixture(dim, components=3):
     rng = np.random.default_rng(0)
     means = rng.normal(0, 2, (components, dim))

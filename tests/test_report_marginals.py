@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from figure_texts import texts
 from helpers import random_mixture
 from scipy.stats import norm
 
@@ -15,17 +16,6 @@ from natmix.report import (
     plot_marginals,
 )
 from natmix.report._marginals import marginals
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
-def texts(figure):
-    return [t.get_text() for t in figure.findobj(mpl.text.Text) if t.get_text()]
-
 
 # Marginals --------------------------------------------------------------------------------------
 

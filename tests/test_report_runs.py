@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from component_traces import events, history
+from figure_texts import texts
 from helpers import random_mixture
 from typer.testing import CliRunner
 
@@ -27,17 +28,6 @@ from natmix.report._planar_robot import families
 from natmix.report._run_figures import figures_of
 from natmix.report._style import KNOWN
 from natmix.runs._load import LOOK_NUMBERS
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
-def texts(figure):
-    return [t.get_text() for t in figure.findobj(mpl.text.Text) if t.get_text()]
-
 
 # Planar robot -----------------------------------------------------------------------------------
 
