@@ -272,7 +272,7 @@ def test_more_for_several_components_at_once(monkeypatch):
     x, _ = draw(mixture, 1, [60] * 5)
     batch = make_batch(mixture, x, -jnp.sum(jnp.abs(x) ** 1.5, axis=1))
     option = More()
-    monkeypatch.setattr("natmix.ng_estimators.more.leaves_out", lambda gaussians: False)
+    monkeypatch.setattr("natmix.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
 
     def estimate():
         return option.estimate(option.init(mixture), mixture, batch, ONE, PENALTY)

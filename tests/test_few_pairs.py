@@ -149,6 +149,29 @@ def test_any_size_of_blocks(patch, blocks):
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
+@pytest.mark.parametrize("at_once", [2, 5])
+def test_several_components_at_once(patch, at_once):
+    """As on an accelerator."""
+    patch(_few_pairs, "_at_once", lambda gaussians: at_once)
+    patch(_few_pairs, "_rows_of_blocks", lambda F: (64, 16))
+    for spread in (0.0, 3.0):
+        mixture, batch = case(spread)
+        check(estimate(mixture, batch), regression(mixture, batch))
+        check(
+            jax.tree.map(lambda a: a[:5], estimate(*padded(mixture, batch, 100, 3))),
+            regression(mixture, batch),
+        )
+
+
+@pytest.mark.parametrize(
+    ("capacity", "samples", "expected"), [(1, 10**9, False), (2, 10, False), (100, 10**7, True)]
+)
+def test_an_accelerator_leaves_out_pairs_if_there_is_enough_to_gain(monkeypatch, capacity, samples, expected):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    mixture, _ = case(K=capacity)
+    assert _few_pairs.leaves_out(mixture.components, samples) is expected
+
+
 def padded(mixture, batch, rows, columns):
     """More rows of samples without meaning, and more components that are absent."""
     n = batch.log_components.shape[0]
@@ -180,7 +203,7 @@ def test_single_precision_is_as_good_as_the_dense_regression(patch):
     few = estimate(mixture, batch)
     assert few.curvature.dtype == np.float32
     check(few, expected, 2e-4)
-    patch("natmix.ng_estimators.more.leaves_out", lambda gaussians: False)
+    patch("natmix.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
     dense = estimate(mixture, batch)
     check(dense, expected, 2e-4)
 
@@ -188,7 +211,7 @@ def test_single_precision_is_as_good_as_the_dense_regression(patch):
 def test_the_dense_path_gives_the_same(patch):
     mixture, batch = case(spread=3.0)
     few = estimate(mixture, batch)
-    patch("natmix.ng_estimators.more.leaves_out", lambda gaussians: False)
+    patch("natmix.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
     for a, b in zip(jax.tree.leaves(few), jax.tree.leaves(estimate(mixture, batch)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
 

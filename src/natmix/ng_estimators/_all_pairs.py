@@ -17,10 +17,7 @@ from natmix.ng_estimators._base import (
     positive_and_total,
     responsibilities_and_log_density,
 )
-from natmix.ng_estimators._regression import feature_moments, num_features, ridge_regression
-
-_SQUARES = 8
-"""Matrices of features by features that a regression holds at a time, at most."""
+from natmix.ng_estimators._regression import SQUARES, feature_moments, num_features, ridge_regression
 
 
 class AllPairs(eqx.Module):
@@ -59,7 +56,7 @@ class AllPairs(eqx.Module):
         """Coefficients of all components; zeros cost ``extra`` beside their reward."""
         gaussians = mixture.components
         F = num_features(gaussians)
-        at_once = min(rows_at_once(_SQUARES * F * F, on_cpu=1), gaussians.capacity)
+        at_once = min(rows_at_once(SQUARES * F * F, on_cpu=1), gaussians.capacity)
         rows = (jnp.arange(gaussians.capacity), self.weights.values.T, ridge, extra)
         block = Partial(_coefficients, gaussians, batch, self.reward, at_once)
         return map_components(block, rows, mixture.log_weights > -jnp.inf, at_once)

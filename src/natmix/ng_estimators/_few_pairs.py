@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix import _sharding
-from natmix._blocks import block_rows, fold_blocks, map_components
+from natmix._blocks import block_rows, fold_blocks, map_components, rows_at_once
 from natmix._chosen import BITS, Chosen, words_of
 from natmix._importance import log_importance, log_own
 from natmix._linalg import einsum
@@ -23,18 +23,28 @@ from natmix.gaussians import AbstractGaussians
 from natmix.gaussians._kernels import LOG_2PI
 from natmix.gaussians._pairs import NEGLIGIBLE
 from natmix.mixture import Mixture
-from natmix.ng_estimators._regression import Moments, feature_moments, num_features, ridge_regression
+from natmix.ng_estimators._regression import (
+    SQUARES,
+    Moments,
+    feature_moments,
+    num_features,
+    ridge_regression,
+)
 
 _FEW = 128
 """Samples at a time of components to which few matter."""
+_ACCELERATOR_ROWS = (2048, 256)
+"""The same on an accelerator, of each of several components; the larger number first."""
+_ACCELERATOR_WORK = 2**36
+"""Multiplications of all pairs up to which an accelerator is done sooner than it finds those that matter."""
 
 
-def leaves_out(gaussians: AbstractGaussians) -> bool:
-    """Whether to leave out pairs: on one CPU, if there is more than one component.
-
-    An accelerator regresses many components at once, all of which would wait for the one with most samples.
-    """
-    return jax.default_backend() == "cpu" and gaussians.capacity > 1 and _sharding.current() is None
+def leaves_out(gaussians: AbstractGaussians, samples: int) -> bool:
+    """Whether to leave out pairs: on one device, with more than one component, and with enough to gain."""
+    if gaussians.capacity == 1 or _sharding.current() is not None:
+        return False
+    work = samples * gaussians.capacity * num_features(gaussians) ** 2
+    return jax.default_backend() == "cpu" or work > _ACCELERATOR_WORK
 
 
 class FewPairs(eqx.Module):
@@ -88,16 +98,42 @@ class FewPairs(eqx.Module):
         """Coefficients of all components; zeros cost ``extra`` beside their reward."""
         total = jnp.maximum(self.total, jnp.finfo(self.total.dtype).tiny)
         centre = (self.rewards - extra * (self.total - self.inside)) / total
-        numbers = jnp.arange(mixture.components.capacity)
-        rows = (numbers, mixture.components, self.chosen, self.top, self.size, total, centre, extra, ridge)
+        gaussians = mixture.components
+        numbers = jnp.arange(gaussians.capacity)
+        rows = (numbers, gaussians, self.chosen, self.top, self.size, total, centre, extra, ridge)
         block = Partial(_coefficients, batch, self.reward, self.own_samples_only)
-        return map_components(block, rows, mixture.log_weights > -jnp.inf, at_once=1)
+        present, at_once = mixture.log_weights > -jnp.inf, _at_once(gaussians)
+        if at_once == 1:
+            return map_components(block, rows, present, 1)
+        # Those done together wait for the one with most samples: components with as many go together.
+        order = jnp.argsort(-self.chosen.counts)
+        rows, present = jax.tree.map(lambda a: a[order], (rows, present))
+        return map_components(block, rows, present, at_once)[jnp.argsort(order)]
+
+
+def _at_once(gaussians: AbstractGaussians) -> int:
+    """How many components are regressed together."""
+    return min(rows_at_once(SQUARES * num_features(gaussians) ** 2, on_cpu=1), gaussians.capacity)
+
+
+def _rows_of_blocks(F: int) -> tuple[int, int]:
+    if jax.default_backend() != "cpu":
+        return _ACCELERATOR_ROWS
+    return max(block_rows(4 * F) // _FEW * _FEW, _FEW), _FEW
 
 
 def _coefficients(
     batch: Batch, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
-) -> Float[Array, "1 F"]:
-    """Of one component."""
+) -> Float[Array, "B F"]:
+    one = Partial(_coefficients_of_one, batch, reward, own_samples_only)
+    if rows[0].shape[0] == 1:
+        return one(*rows)[None]
+    return jax.vmap(one)(*jax.tree.map(lambda a: a[:, None], rows))
+
+
+def _coefficients_of_one(
+    batch: Batch, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
+) -> Float[Array, " F"]:
     k, gaussian, chosen, top, size, total, centre, extra, ridge = rows
     F = num_features(gaussian)
 
@@ -110,9 +146,8 @@ def _coefficients(
         return jax.tree.map(jnp.add, sums, feature_moments(gaussian, x, w, jnp.where(real, r, 0)))
 
     start = tuple(jnp.zeros(shape, reward.dtype) for shape in ((F, F), (F,), (F,)))
-    many = max(block_rows(4 * F) // _FEW * _FEW, _FEW)
-    moments = chosen.fold(step, start, (many, _FEW))
-    return ridge_regression(moments, total[0], ridge[0])[None]
+    moments = chosen.fold(step, start, _rows_of_blocks(F))
+    return ridge_regression(moments, total[0], ridge[0])
 
 
 def _first_pass(

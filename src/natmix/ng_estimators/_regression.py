@@ -10,6 +10,9 @@ from natmix.gaussians import AbstractGaussians
 
 _REFINEMENTS = 3
 
+SQUARES = 8
+"""Matrices of features by features that a regression holds at a time, at most."""
+
 Moments = tuple[Float[Array, "F F"], Float[Array, " F"], Float[Array, " F"]]
 
 

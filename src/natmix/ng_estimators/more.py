@@ -43,7 +43,7 @@ class More(AbstractNgEstimator):
         temperature: Scalar,
         zero_penalty: Scalar,
     ) -> NaturalGradient:
-        kind = FewPairs if leaves_out(mixture.components) else AllPairs
+        kind = FewPairs if leaves_out(mixture.components, batch.x.shape[0]) else AllPairs
         pairs = kind.of(mixture, batch, temperature, self.self_normalised, self.own_samples_only)
 
         # Standard weights enter as w/n: only their size relative to the ridge differs from
