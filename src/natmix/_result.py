@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -157,15 +157,16 @@ class Result:
 
     @functools.cached_property
     def diagnosis(self) -> "Diagnosis | None":
-        """The verdict from the samples behind the ELBO: no further evaluations; None without samples."""
-        from natmix.diagnostics import diagnose
+        """The verdict of `diagnose`, made once; None without samples behind the ELBO.
 
-        if self.draws is None or len(self.draws) < 2:
-            return None
-        return diagnose(self.mixture, self.draws, stopped=self.stopped)
+        Chains that are part of it evaluate the target, at most a tenth as often as the fit has.
+        """
+        return None if self.draws is None or len(self.draws) < 2 else self.diagnose()
 
-    def diagnose(self, samples: int = 0, *, search: int = 0, explore: int = 0, seed: int = 0) -> "Diagnosis":
-        """The verdict from more samples, and from searches for what the mixture does not have.
+    def diagnose(
+        self, samples: int = 0, *, search: int = 0, explore: "int | Literal['auto']" = "auto", seed: int = 0
+    ) -> "Diagnosis":
+        """The verdict from the samples behind the ELBO, or more, and from searches outside of them.
 
         Args:
             samples: fresh samples to evaluate besides those behind the ELBO.
@@ -175,16 +176,18 @@ class Result:
             explore: how many short Markov chains to start from samples of the mixture, to find mass next to
                 them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
                 evaluations with gradients, or without if there are none, and 10 samples of the mixture;
-                1000 chains see one percent.
+                1000 chains see one percent. "auto": chains of 80 evaluations, as many as cost a tenth of the
+                fit's evaluations, from 200 to 1000; none if 200 cost more, nor where they cannot help (the
+                verdict says why). 0 or False: none.
             seed: of all.
         """
-        from natmix.diagnostics._of_result import diagnosed
+        from natmix.diagnostics._of_result import diagnosed, number_of_chains
 
         samples, search = whole(samples, "samples", 0), whole(search, "search", 0)
-        explore = whole(explore, "explore", 0)
-        if samples or search or explore:
+        chains = number_of_chains(explore)
+        if samples or search or chains:
             self._check_target("diagnose()")
-        return diagnosed(self, samples, search, explore, seed)
+        return diagnosed(self, samples, search, chains, seed)
 
     def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
         """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.
@@ -251,7 +254,8 @@ class Result:
 
         It holds the mixture, the samples behind the ELBO with both log densities (and the model's own
         variables there), trajectory, numbers, settings, names, shapes and bounds of the variables, and
-        versions. Data of NumPyro, PyMC and Stan models are in it too.
+        versions. Data of NumPyro, PyMC and Stan models are in it too, and what chains have found if the
+        verdict has been asked for.
         """
         from natmix._result_file import save_result
 
@@ -296,13 +300,18 @@ class Result:
         copied: Result = dataclasses.replace(
             self, **{name: copy.deepcopy(getattr(self, name), memo) for name in names}
         )
+        copied.__dict__.update(copy.deepcopy(self._made(), memo))
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         from natmix._pickling import check_code
 
         check_code(self)
-        return Result, tuple(getattr(self, f.name) for f in dataclasses.fields(self))
+        return Result, tuple(getattr(self, f.name) for f in dataclasses.fields(self)), self._made()
+
+    def _made(self) -> "dict[str, Diagnosis]":
+        """What has been made of the fields already, for copies."""
+        return {name: self.__dict__[name] for name in ("diagnosis",) if name in self.__dict__}
 
     @property
     def interrupted(self) -> bool:

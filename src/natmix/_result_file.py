@@ -17,6 +17,7 @@ from natmix._codenames import MODULES
 from natmix._draws import Draws
 from natmix._io import RESULT_FORMAT, VERSION, built_mixture, mixture_tensors, read_tensors, write_tensors
 from natmix._result import Counts, Elbo, Result, Timings
+from natmix._saved_exploration import keep_exploration, saved_exploration
 from natmix._saved_model import Again, model_header, model_tensors, saved_model
 from natmix._version import __version__
 from natmix.mixture import Mixture
@@ -36,6 +37,7 @@ def save_result(result: Result, path: str | Path) -> None:
         "algorithm": result.algorithm.settings(),
         "start": None if result.start is None else _kind(result.start),
         "model": None if result.model is None else model_header(result),
+        "exploration": saved_exploration(result),
         "versions": _versions(),
     }
     tensors = mixture_tensors(result.mixture)
@@ -81,7 +83,9 @@ def load_result(path: str | Path, again: Again, dtype: Any = None) -> Result:
         start=None if start is None else jax.device_get(start),
     )
     known = None if header["model"] is None else saved_model(header["model"], stored, result.draws)
-    return again.joined(dataclasses.replace(result, model=known))
+    loaded = again.joined(dataclasses.replace(result, model=known))
+    keep_exploration(loaded, header.get("exploration"))
+    return loaded
 
 
 def _kind(mixture: Mixture) -> str:

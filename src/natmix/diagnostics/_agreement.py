@@ -13,6 +13,7 @@ from natmix._keys import run_key
 from natmix._result import Result
 from natmix._whole import whole
 from natmix.diagnostics._modes import group
+from natmix.diagnostics._of_result import by_samples
 from natmix.mixture import Mixture
 
 AGREED_DIVERGENCE = 0.02
@@ -111,7 +112,7 @@ def agreement(results: Sequence[Result], *, samples: int = _SAMPLES, seed: int =
                 divergences[i, j] = divergences[j, i] = _jensen_shannon(p, q, x, y)
             if i != j:
                 missing += _missing(i, p, j, q)
-    known = [r.diagnosis for r in results]
+    known = [by_samples(r) for r in results]
     evidences = tuple(Estimate(float("nan"), float("inf")) if d is None else d.log_evidence for d in known)
     return Agreement(divergences, tuple(missing), evidences, _spread(evidences))
 

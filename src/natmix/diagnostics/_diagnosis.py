@@ -67,6 +67,7 @@ class Diagnosis:
         modes: with their shares in the mixture and by importance sampling.
         hunt: what a search for missed modes found, if there was one.
         exploration: what chains from the mixture's samples found, if there were some.
+        unexplored: why there were none, if nobody forbade them.
         stopped: why the fit ended, as in `Result.stopped`; empty if unknown.
     """
 
@@ -84,6 +85,7 @@ class Diagnosis:
     hunt: Hunt | None = None
     exploration: Exploration | None = None
     stopped: str = ""
+    unexplored: str = ""
 
     @property
     def trusted(self) -> bool:
@@ -102,6 +104,7 @@ def diagnose(
     hunted: Hunt | None = None,
     explored: Exploration | None = None,
     stopped: str = "",
+    unexplored: str = "",
 ) -> Diagnosis:
     """Judge a mixture by its own samples, and by searches for what these cannot show."""
     usable = draws.log_target < np.inf
@@ -138,7 +141,9 @@ def diagnose(
     if stopped in ENDED_EARLY:
         reasons = (*reasons, f"The fit {ENDED_EARLY[stopped]}: a longer one may be better.")
     tail = (smoothed.k_hat, limit, smoothed.hidden, ess, n)
-    return Diagnosis(verdict, reasons, *tail, evidence, elbo, gap, known, hunted, explored, stopped)
+    return Diagnosis(
+        verdict, reasons, *tail, evidence, elbo, gap, known, hunted, explored, stopped, unexplored
+    )
 
 
 def _gap_error(weights: np.ndarray, log_w: np.ndarray) -> float:
@@ -187,8 +192,8 @@ def _judged(
         near = "" if explored.position is None else f", for example near {_point(explored.position)}"
         against.append(
             f"Chains from the mixture's corrected samples found {explored.lacking.value:.1%} ± "
-            f"{explored.lacking.standard_error:.1%} of all mass where the mixture has less than a tenth of "
-            f"the density it should have{near}; its own samples show {explored.known.value:.1%}. "
+            f"{explored.lacking.standard_error:.1%} of all mass where the mixture has less than a hundredth "
+            f"of the density it should have{near}; its own samples show {explored.known.value:.1%}. "
             "Corrected draws lack it too."
         )
     if against:

@@ -1,6 +1,6 @@
-"""A diagnosis with more effort than a fit makes by itself."""
+"""The diagnosis of a result: by the samples it has, by more of them, and by searches outside them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -9,9 +9,11 @@ from natmix._draws import Draws
 from natmix._evaluate import evaluated_draws
 from natmix._keys import run_key
 from natmix._whole import whole
+from natmix.diagnostics._affordable import affordable_chains
 from natmix.diagnostics._diagnosis import Diagnosis, diagnose
-from natmix.diagnostics._explore import Exploration, explore
+from natmix.diagnostics._explore import BRIEF_STEPS, Exploration, explore
 from natmix.diagnostics._missed import Hunt, hunt
+from natmix.targets import TargetError
 
 if TYPE_CHECKING:
     from natmix._result import Result
@@ -21,12 +23,32 @@ FEWEST_CHAINS = 50
 """Of fewer none may come by what is lacking."""
 
 
-def diagnosed(result: "Result", samples: int, search: int, chains: int, seed: int) -> Diagnosis:
-    """`Result.diagnose`."""
-    if search < 0:
-        raise ValueError(f"search is a number of climbs, not negative, got {search}.")
-    if whole(chains, "explore", 0) and chains < FEWEST_CHAINS:
+def number_of_chains(explore: Any) -> int | None:
+    """As a user gives it; None for as many as are affordable."""
+    if isinstance(explore, str) and explore == "auto":
+        return None
+    if explore is False:
+        return 0
+    try:
+        chains = whole(explore, "explore", 0)
+    except ValueError as error:
+        raise ValueError(
+            f'explore is a number of chains, 0 or False for none, or "auto", got {explore!r}.'
+        ) from error
+    if 0 < chains < FEWEST_CHAINS:
         raise ValueError(f"explore is a number of chains, at least {FEWEST_CHAINS}, got {chains}.")
+    return chains
+
+
+def by_samples(result: "Result") -> Diagnosis | None:
+    """By the samples behind the ELBO alone, without an evaluation; None if there are none."""
+    if result.draws is None or len(result.draws) < 2:
+        return None
+    return diagnose(result.mixture, result.draws, stopped=result.stopped)
+
+
+def diagnosed(result: "Result", samples: int, search: int, chains: int | None, seed: int) -> Diagnosis:
+    """`Result.diagnose`; ``chains`` is None for as many as are affordable."""
     key_draws, key_hunt = jax.random.split(run_key(seed))
     draws = result.draws
     if samples:
@@ -40,11 +62,32 @@ def diagnosed(result: "Result", samples: int, search: int, chains: int, seed: in
     if draws is None or len(draws) < 2:
         raise ValueError("There are no samples to judge by: ask for some, as in diagnose(samples=2000).")
     first = diagnose(result.mixture, draws, stopped=result.stopped)
-    if not search and not chains:
-        return first
     hunted = _hunted(result, first.log_evidence.value, key_hunt, search) if search else None
-    explored = _explored(result, draws, jax.random.fold_in(key_hunt, 3), chains) if chains else None
-    return diagnose(result.mixture, draws, hunted, explored, result.stopped)
+    key = jax.random.fold_in(key_hunt, 3)
+    explored, why = (None, "")
+    if chains is None:
+        explored, why = _affordable(result, first, key, seed)
+    elif chains:
+        explored = _explored(result, draws, key, chains)
+    return diagnose(result.mixture, draws, hunted, explored, result.stopped, why)
+
+
+def _affordable(
+    result: "Result", first: Diagnosis, key: jax.Array, seed: int
+) -> tuple[Exploration | None, str]:
+    """What chains found that were not asked for, or why there are none."""
+    before: Diagnosis | None = result.__dict__.get("diagnosis")
+    if before is not None and before.exploration is not None and seed == 0:
+        return before.exploration, ""
+    if first.verdict == "distrust":
+        return None, "the verdict is known without them"
+    chains, why = affordable_chains(result)
+    if not chains or result.target is None or result.draws is None:
+        return None, why
+    try:
+        return explore(result.mixture, result.target, result.draws, key, chains, BRIEF_STEPS), ""
+    except TargetError as error:
+        return None, f"broken off. {error}"
 
 
 def _explored(result: "Result", draws: Draws, key: jax.Array, chains: int) -> Exploration:

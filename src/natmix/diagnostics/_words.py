@@ -42,6 +42,8 @@ def words(d: "Diagnosis") -> list[str]:
             f"  chains       {e.chains} chains found {e.lacking.value:.1%} of all mass lacking in the "
             f"mixture, its samples {e.known.value:.1%} ({e.evaluations:,} evaluations)"
         )
+    elif d.unexplored:
+        lines.append(f"  chains       none: {d.unexplored}")
     if d.hunt is None or d.exploration is None:
         lines += _unseen(search=d.hunt is None, explore=d.exploration is None)
     return lines
