@@ -2,8 +2,10 @@
 
 Run: python benchmarks/verdicts.py [--seeds 6] [--chains 1000]
 
-Each mixture is judged several times, with other samples each time. "Error of log Z" is that of importance
-sampling, in its own standard errors: a correction that works has one of about 1.
+Each mixture is judged several times, with other samples each time: by these alone, with so many short chains
+(those that `result.diagnose()` starts by itself after a long fit), and with as many long ones
+(``explore=1000``). "Error of log Z" is that of importance sampling, in its own standard errors: a correction
+that works has one of about 1. `chain_numbers.py` has fewer chains and more sound fits.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import natmix
 from natmix import JaxTarget, Mixture
 from natmix._evaluate import evaluated_draws
 from natmix.diagnostics import diagnose, explore
+from natmix.diagnostics._explore import BRIEF_STEPS
 from natmix.references import cache_directory
 from natmix.targets import AbstractTarget
 
@@ -102,7 +105,10 @@ def main() -> None:
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
-    print("| fit | error of log Z | by samples | lacking, by chains | with chains |\n|---|---:|---|---:|---|")
+    print(
+        "| fit | error of log Z | by samples | with short chains | lacking, by long chains | with long chains |"
+    )
+    print("|---|---:|---|---|---:|---|")
     for case in cases():
         print(_row(case, options.seeds, options.chains), flush=True)
 
@@ -110,6 +116,7 @@ def main() -> None:
 def _row(case: Case, seeds: int, chains: int) -> str:
     errors, lacking = [], []
     alone: Counter[str] = Counter()
+    brief: Counter[str] = Counter()
     explored: Counter[str] = Counter()
     for seed in range(seeds):
         draws = evaluated_draws(case.mixture, case.target, jax.random.key(seed), SAMPLES)
@@ -117,14 +124,18 @@ def _row(case: Case, seeds: int, chains: int) -> str:
         off = first.log_evidence.value - case.log_z
         # A perfect mixture has no error at all: that of rounding does not count.
         errors.append(off / max(first.log_evidence.standard_error, 1e-6))
-        found = explore(case.mixture, case.target, draws, jax.random.key(seed + 1000), chains)
+        key = jax.random.key(seed + 1000)
+        short = explore(case.mixture, case.target, draws, key, chains, BRIEF_STEPS)
+        found = explore(case.mixture, case.target, draws, key, chains)
         lacking.append(found.lacking.value)
         alone[first.verdict] += 1
+        brief[diagnose(case.mixture, draws, None, short, case.stopped).verdict] += 1
         explored[diagnose(case.mixture, draws, None, found, case.stopped).verdict] += 1
     cells = (
         case.name,
         f"{np.mean(errors):+.1f}",
         _counts(alone),
+        _counts(brief),
         f"{np.mean(lacking):.2%}",
         _counts(explored),
     )

@@ -22,13 +22,14 @@ def run(problem: Problem, seed: int, max_evaluations: int | None = None) -> Outc
     )
     found = result.diagnosis
     assert found is not None
+    chains = 0 if found.exploration is None else found.exploration.evaluations
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows k-hat
         corrected = np.asarray(resampled(result, POOL, POOL, seed), float)
     seconds = time.perf_counter() - started
     return Outcome(
         "natmix",
-        result.counts.evaluations + POOL,
+        result.counts.evaluations + chains + POOL,
         seconds,
         np.asarray(result.mixture.sample(seed + 1000, POOL), float),
         corrected,
