@@ -105,9 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
-    print(
-        "| fit | error of log Z | by samples | with short chains | lacking, by long chains | with long chains |"
-    )
+    print("| fit | error of log Z | by samples | short chains | lacking, by long chains | long chains |")
     print("|---|---:|---|---|---:|---|")
     for case in cases():
         print(_row(case, options.seeds, options.chains), flush=True)
