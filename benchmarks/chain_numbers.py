@@ -96,11 +96,11 @@ def _target(name: str) -> tuple[Any, dict[str, Any]]:
     return (gaussian if name == "gaussian" else problems.load(name).target), {}
 
 
-def _row(fit: Fit, result: Result, chains: list[int], judgements: int) -> str:
+def _row(fit: Fit, result: Result, chains: list[int], seeds: range) -> str:
     assert result.target is not None
     flagged = dict.fromkeys(chains, 0)
     samples = 0
-    for seed in range(judgements):
+    for seed in seeds:
         draws = evaluated_draws(result.mixture, result.target, jax.random.key(seed + 10), SAMPLES)
         samples += diagnose(result.mixture, draws, stopped=result.stopped).verdict == "trust"
         for n in chains:
@@ -115,7 +115,7 @@ def _row(fit: Fit, result: Result, chains: list[int], judgements: int) -> str:
         fit.title,
         f"{result.counts.evaluations:,}",
         f"{first.gap.value:.3f}",
-        f"{samples} of {judgements}",
+        f"{samples} of {len(seeds)}",
         *(str(flagged[n]) for n in chains),
         f"{affordable_chains(result)[0]} chains, {verdict}, {seconds:.1f} s",
     )
@@ -127,6 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--fits", type=Path, required=True, help="folder for the fits")
     parser.add_argument("--judgements", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="number of the first judgement, for others")
     parser.add_argument("--chains", type=int, nargs="+", default=[100, 200, 400, 1000])
     parser.add_argument("--only", default="", help="fits whose name contains this")
     options = parser.parse_args()
@@ -138,7 +139,8 @@ def main() -> None:
     print("|---|---:|---:|---:|" + "---:|" * len(options.chains) + "---|")
     for fit in FITS:
         if options.only in fit.name:
-            print(_row(fit, made(fit, options.fits), options.chains, options.judgements), flush=True)
+            seeds = range(options.first, options.first + options.judgements)
+            print(_row(fit, made(fit, options.fits), options.chains, seeds), flush=True)
 
 
 if __name__ == "__main__":

@@ -177,8 +177,8 @@ class Result:
                 them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
                 evaluations with gradients, or without if there are none, and 10 samples of the mixture;
                 1000 chains see one percent. "auto": chains of 80 evaluations, as many as cost a tenth of the
-                fit's evaluations, from 200 to 1000; none if 200 cost more, nor where they cannot help (the
-                verdict says why). 0 or False: none.
+                fit's evaluations, from 200 to 1000; none if 200 cost more, if the target has no gradients or
+                random values, or after a fit that was broken off (the verdict says why). 0 or False: none.
             seed: of all.
         """
         from natmix.diagnostics._of_result import diagnosed, number_of_chains
