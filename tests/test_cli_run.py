@@ -212,6 +212,20 @@ def test_settings_of_the_problem_and_of_the_whole():
     assert options == {"centre_of_mass": "true_one"}
 
 
+@pytest.mark.parametrize("word", ["true", "published"])
+def test_a_word_of_the_problem_stays_a_word(word, monkeypatch, tmp_path):
+    given = []
+
+    def load(problem, seed, dtype, options):
+        given.append((problem, options))
+        raise ValueError("Enough.")
+
+    monkeypatch.setattr(_run, "_load", load)
+    setting = f"problem.centre_of_mass={word}"
+    assert_one_sentence(natmix("run", "talos", "--set", setting, "--out", tmp_path / "run"), "Enough.")
+    assert given == [("talos", {"centre_of_mass": word})]
+
+
 # list, show, compare ----------------------------------------------------------------------------
 
 

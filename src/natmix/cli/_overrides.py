@@ -2,7 +2,7 @@
 
 import ast
 import difflib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from natmix._codenames import MODULES
@@ -10,8 +10,13 @@ from natmix._codenames import MODULES
 _WHOLE_ALGORITHM = ("temperature", "zero_penalty")
 
 
-def parse_overrides(settings: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Hyperparameters by module, and options of the problem (``--set problem.option=value``)."""
+def parse_overrides(
+    settings: Iterable[str], words: Container[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Hyperparameters by module, and options of the problem (``--set problem.option=value``).
+
+    Of the problem's options ``words`` stay as they are typed: a word may be "true".
+    """
     overrides: dict[str, Any] = {}
     problem: dict[str, Any] = {}
     for text in settings:
@@ -22,7 +27,7 @@ def parse_overrides(settings: Iterable[str]) -> tuple[dict[str, Any], dict[str, 
         if module in _WHOLE_ALGORITHM and not dot:
             overrides[module] = _value(value, text)
         elif module == "problem" and dot:
-            problem[option] = _value(value, text)
+            problem[option] = value.strip() if option in words else _value(value, text)
         elif module in MODULES and dot:
             overrides.setdefault(module, {})[option] = _value(value, text)
         elif module in MODULES:

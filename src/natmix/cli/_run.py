@@ -70,10 +70,11 @@ def run(
         from natmix.cli._compilation_cache import use_compilation_cache
         from natmix.cli._overrides import parse_overrides
         from natmix.cli._run_progress import RunProgress
+        from natmix.problems._catalogue import words_of
         from natmix.runs._config import DTYPES, check_choice, parse_seconds, parse_seeds
         from natmix.runs._directory import check_possible
 
-        overrides, options = parse_overrides(settings or [])
+        overrides, options = parse_overrides(settings or [], words_of(problem))
         numbers = parse_seeds(seeds)
         seconds = None if max_time is None else parse_seconds(max_time)
         running = None if max_run_time is None else parse_seconds(max_run_time)

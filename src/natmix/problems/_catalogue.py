@@ -63,6 +63,17 @@ class Entry:
             p for p in inspect.signature(self.build).parameters if p not in (*_GIVEN, *self.settings)
         )
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Those of them whose value is a word."""
+        parameters = inspect.signature(self.build).parameters
+        return tuple(option for option in self.options if isinstance(parameters[option].default, str))
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Options of a problem whose value is a word."""
+    return _find(name).words
+
 
 def load(name: str, seed: int = 0, dtype: Any = None, **options: Any) -> Problem:
     """A test problem.
