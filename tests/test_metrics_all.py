@@ -90,7 +90,7 @@ def test_a_missing_file_is_recorded_with_its_reason(cache):
     target = load("planar_robot_4")
     q, _ = target.start.mixture(jax.random.key(0), 3, jnp.result_type(float))
     values = all_metrics(target, q, 0)
-    assert set(values) == FROM_MIXTURE
+    assert set(values) == FROM_MIXTURE | {"detected_modes"}
     assert set(values.missing) == {"eubo", "forward_ess", "sliced_wasserstein", "mmd"}
     assert all("natmix references planar_robot_4" in reason for reason in values.missing.values())
 
@@ -110,7 +110,7 @@ def test_reference_samples_stand_in_for_a_sampler(cache):
     save("planar_robot_4", samples, {"log_density": np.asarray(known).tolist()})
     q, _ = target.start.mixture(jax.random.key(0), 2, jnp.result_type(float))
     values = all_metrics(target, q, 0)
-    assert set(values) == FROM_MIXTURE | FROM_TARGET | {"mmd"}
+    assert set(values) == FROM_MIXTURE | FROM_TARGET | {"mmd", "detected_modes"}
     assert values["mmd"] == pytest.approx(
         mmd_to_reference(
             "planar_robot_4", q, jax.random.fold_in(jax.random.split(jax.random.key(0), 4)[3], 0)

@@ -8,8 +8,8 @@ import pytest
 from problem_helpers import evaluate
 from scipy import stats
 
-from natmix import problems
-from natmix.problems.planar_robot import end_position, joint_positions
+from natmix import Mixture, problems
+from natmix.problems.planar_robot import end_position, joint_positions, ways
 
 VECTORS = Path(__file__).parent / "reference" / "problems" / "planar_robot_4.csv"
 GOALS = {"planar_robot_1": [(7, 0)], "planar_robot_4": [(7, 0), (-7, 0), (0, 7), (0, -7)]}
@@ -67,3 +67,29 @@ def test_a_reached_goal():
     np.testing.assert_allclose(end_position(x)[0], [0, 7], atol=1e-3)
     one, four = (evaluate(problems.load(n).target, x, gradient=False).log_density[0] for n in GOALS)
     assert four > one + 1e5
+
+
+def bent(goal, side):
+    """An arc from the base to the goal that bends to one side; 0.2287 closes the distance of 7."""
+    joints = np.full(10, -side * 0.4574)
+    joints[0] = np.arctan2(goal[1], goal[0]) - 4.5 * joints[1]
+    return joints
+
+
+def test_ways_to_the_goals_are_told_apart_by_side():
+    x = np.stack([bent(goal, side) for goal in GOALS["planar_robot_4"] for side in (-1, 1)])
+    np.testing.assert_allclose(
+        [end(a) / np.linalg.norm(end(a)) * 7 for a in x[::2]], GOALS["planar_robot_4"], atol=1e-6
+    )
+    found = ways(jnp.asarray(x), jnp.asarray(GOALS["planar_robot_4"], float))
+    np.testing.assert_array_equal(found, np.arange(8))
+
+
+def test_ways_found_are_those_with_some_weight():
+    x = np.stack([bent(goal, side) for goal in GOALS["planar_robot_4"] for side in (-1, 1)])
+    found = problems.load("planar_robot_4").secondary["detected_modes"]
+    covariances = np.stack(10 * [1e-4 * np.eye(10)])
+    two_alike = Mixture.full(10 * [0.1], np.concatenate([x, x[:2]]), covariances)
+    assert found(two_alike, None) == 8
+    light = Mixture.full([0.4999, 0.4999, 1e-4, 1e-4], x[:4], covariances[:4])
+    assert found(light, None) == 2

@@ -32,7 +32,7 @@ def block_rows(elements_per_row: int) -> int:
 def skipping(rows: int, n: int, count: Count | int | None) -> int:
     """On an accelerator blocks are large: about eight instead of one, to skip those that hold padding.
 
-    If they fill half a block at most they are one block: the host would have to wait for every turn of a loop.
+    Half a block or less is done at once: the host would have to wait for every turn of a loop.
     """
     if count is None or jax.default_backend() == "cpu" or n <= rows // 2:
         return rows

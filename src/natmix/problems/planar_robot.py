@@ -9,11 +9,13 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natmix._linalg import einsum
+from natmix._types import PRNGKey
+from natmix.mixture import Mixture
 from natmix.problems import _secondary
-from natmix.problems._base import Problem, Start
+from natmix.problems._base import Metric, Problem, Start
 from natmix.problems._block_size import block_size
 from natmix.targets import JaxTarget
 
@@ -21,6 +23,9 @@ LINKS = 10
 PRIOR_STD = (1.0,) + 9 * (0.2,)
 GOAL_STD = 0.01
 GOALS = {1: ((7.0, 0.0),), 4: ((7.0, 0.0), (-7.0, 0.0), (0.0, 7.0), (0.0, -7.0))}
+
+SMALLEST_WAY = 1e-3
+"""Weight from which a way to a goal counts as found; each has at least 0.9% of the target."""
 
 LOG_EVIDENCE = {4: (-10.613, 0.004), 1: (-11.681, 0.004)}
 """With standard errors, by the acceptance rate of exact rejection sampling: ``natmix references``."""
@@ -57,8 +62,30 @@ def planar_robot(name: str, title: str, seed: int, dtype: Any, *, goals: int) ->
         start,
         log_evidence=value,
         log_evidence_se=error,
-        secondary={"mmd": _secondary.mmd(name)},
+        secondary={"mmd": _secondary.mmd(name), "detected_modes": _found_ways(fn.goals)},
     )
+
+
+def ways(x: Float[Array, "N L"], goals: Float[Array, "G 2"]) -> Int[Array, " N"]:
+    """2 g, or 2 g + 1 if the robot bends to the left: g is the goal nearest to its hand.
+
+    The side is that of the line from base to hand on which the centre of the joints lies.
+    """
+    joints = joint_positions(x)
+    hand, centre = joints[:, -1], jnp.mean(joints, axis=1)
+    goal = jnp.argmin(jnp.sum((hand[:, None] - goals) ** 2, axis=-1), axis=1)
+    return 2 * goal + (hand[:, 0] * centre[:, 1] > hand[:, 1] * centre[:, 0])
+
+
+def _found_ways(goals: Float[Array, "G 2"]) -> Metric:
+    """Of the two ways to each goal, how many have components with some weight in all."""
+
+    def measure(mixture: Mixture, key: PRNGKey) -> float:
+        way = ways(mixture.means, goals)
+        total = jnp.zeros(2 * len(goals), mixture.dtype).at[way].add(mixture.weights)
+        return float(jnp.sum(total >= SMALLEST_WAY))
+
+    return measure
 
 
 def end_position(x: Float[Array, "*N L"]) -> Float[Array, "*N 2"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from natmix.mixture import Mixture
-from natmix.problems.planar_robot import joint_positions
+from natmix.problems.planar_robot import joint_positions, ways
 from natmix.report._style import (
     DPI,
     INK,
@@ -85,17 +85,10 @@ def plot_planar_robot(
 
 
 def families(mixture: Mixture, goals: Float[np.ndarray, "G 2"]) -> Families:
-    """Components by the goal nearest to the hand of their mean and the side to which that robot bends.
-
-    The side is that of the line from base to hand on which the centre of the joints lies.
-    """
+    """Components by the goal nearest to the hand of their mean and the side to which that robot bends."""
     weights = np.asarray(mixture.weights, dtype=float)
-    joints = _joints(mixture.means)
-    hand, centre = joints[:, -1], joints.mean(axis=1)
     places = goals if len(goals) else np.zeros((1, 2))
-    goal = np.argmin(np.linalg.norm(hand[:, None] - places, axis=-1), axis=1)
-    left = hand[:, 0] * centre[:, 1] > hand[:, 1] * centre[:, 0]
-    _, of = np.unique(2 * goal + left, return_inverse=True)
+    _, of = np.unique(np.asarray(ways(mixture.means, jnp.asarray(places))), return_inverse=True)
     total = np.bincount(of, weights)
     order = np.argsort(-total, kind="stable")
     of = np.argsort(order)[of]
