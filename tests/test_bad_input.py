@@ -1,7 +1,5 @@
 """Bad input gets one clear sentence before any long work; bad values never reach the mixture."""
 
-import time
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 
 import natmix
 from natmix import GMMVI, HostTarget, Mixture, TargetError
+from natmix._run import Runner
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -118,13 +117,15 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda v: v if isinstance(v, str) else "")
-def test_a_bad_argument_gets_a_sentence_at_once(arguments, message):
-    started = time.perf_counter()
+def test_a_bad_argument_gets_a_sentence_before_any_work(arguments, message, monkeypatch):
+    def work(*arguments, **others):
+        raise AssertionError("iterations began")
+
+    monkeypatch.setattr(Runner, "advance", work)
     with pytest.raises(ValueError, match=message) as error:
         natmix.fit(normal, dim=2, **arguments)
     assert "\n" not in str(error.value)
     assert str(error.value)[-1] in ".?"
-    assert time.perf_counter() - started < 3
 
 
 def test_a_mixture_with_nan_is_no_start():

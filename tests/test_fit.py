@@ -1,7 +1,6 @@
 """`fit` from end to end: reproducible, complete in what it reports, and compiled once."""
 
 import json
-import time
 
 import jax
 import jax.numpy as jnp
@@ -266,10 +265,9 @@ def test_converges_on_a_gaussian():
     exact = natmix.fit(gaussian, dim=2, algorithm="SEMTRON", init_mean=2.0, max_iterations=150)
     assert exact.counts.iterations == 150
     assert exact.stopped == "max_iterations"
-    started = time.perf_counter()
     timed = natmix.fit(gaussian, dim=2, algorithm="SEMTRON", init_mean=2.0, max_seconds=0.01)
     assert timed.stopped == "max_seconds"
-    assert 0.01 <= time.perf_counter() - started < 3
+    assert timed.counts.iterations < done.counts.iterations
     with_budget = natmix.fit(gaussian, dim=2, algorithm="SEMTRON", init_mean=2.0, max_evaluations=2345)
     assert with_budget.stopped == "max_evaluations"
     assert 2100 <= with_budget.counts.evaluations <= 2345
