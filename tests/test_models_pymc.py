@@ -40,6 +40,54 @@ def test_a_conjugate_model_has_its_posterior_evidence_and_predictions(conjugate)
         result.predict(5, 3)
 
 
+def groups(by):
+    """Three groups far from each other and from the prior's mean, which PyMC may take for changed."""
+    y = np.array([-50.0, 0, 50])[:, None] + np.random.default_rng(0).normal(size=(3, 10))
+    with pm.Model(coords={"group": list("abc"), "again": range(10)}) as model:
+        width = pm.Data("width", np.full(3, 50.0)) if by == "data" else 50.0
+        mu = pm.Normal("mu", 0, 10)
+        theta = pm.Normal("theta", mu, width, **({"shape": 3} if by == "data" else {"dims": "group"}))
+        pm.Deterministic("from_mu", theta - mu, **({} if by == "data" else {"dims": "group"}))
+        pm.Normal("y", theta[:, None], 1.0, observed=y, dims=("group", "again") if by == "dims" else None)
+    return model
+
+
+@pytest.mark.parametrize("by", ["dims", "data"])
+def test_predictions_keep_the_latent_variables_of_the_fit(by, caplog):
+    """PyMC 5 would draw theta again from its prior, with a standard deviation of 50."""
+    found = PymcModel(groups(by))
+    x = np.random.default_rng(0).normal([0, -50, 0, 50], 0.1, size=(100, 4))
+    values = found.constrain(x)
+    np.testing.assert_allclose(values["from_mu"], x[:, 1:] - x[:, :1])
+    with caplog.at_level("INFO"):
+        ahead = found.predict(3, values, (), {})["y"]
+    assert ahead.shape == (100, 3, 10)
+    np.testing.assert_allclose(ahead.mean((0, 2)), [-50, 0, 50], atol=0.2)
+    np.testing.assert_allclose((ahead - x[:, 1:, None]).std((0, 2)), 1, atol=0.1)
+    assert not caplog.records
+    np.testing.assert_array_equal(ahead, found.predict(3, values, (), {})["y"])
+    assert not np.allclose(ahead, found.predict(4, values, (), {})["y"])
+
+
+def test_predictions_at_new_inputs_and_for_several_variables():
+    with pm.Model() as model:
+        x = pm.Data("x", np.arange(3.0))
+        slope = pm.Normal("slope", 0, 10)
+        y = pm.Normal("y", slope * x, 0.01, observed=np.zeros(3), shape=x.shape)
+        pm.Poisson("count", pm.math.exp(y[0]), observed=2)
+    found = PymcModel(model)
+    latent = {"slope": np.array([1.0, -2.0])}
+    with model:
+        pm.set_data({"x": np.array([10.0, 20])})
+    ahead = found.predict(0, latent, (), {})
+    np.testing.assert_allclose(ahead["y"], [[10, 20], [-20, -40]], atol=0.1)
+    # Drawn given the new y, e^10 and e^-20 on average.
+    assert ahead["count"][0] == pytest.approx(np.exp(ahead["y"][0, 0]), rel=0.05)
+    assert ahead["count"][1] == 0
+    with pytest.raises(ValueError, match="cannot predict from the samples of the fit"):
+        found.predict(0, {"slope": np.zeros((2, 3))}, (), {})
+
+
 def test_transformed_densities_are_those_of_pymc():
     with pm.Model() as model:
         s = pm.HalfNormal("s", 2.0)

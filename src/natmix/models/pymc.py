@@ -8,9 +8,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from natmix._inference_data import inference_data
 from natmix._types import PRNGKey, Scalar
 from natmix.models._base import AbstractModel, Points, Start, by_name, coordinate_names
+from natmix.models._predict_pymc import predictions
 
 
 class PymcModel(AbstractModel):
@@ -108,20 +108,7 @@ class PymcModel(AbstractModel):
         """Of the observed variables, for posterior samples; `pymc.set_data` sets new inputs."""
         if args or kwargs:
             raise ValueError("A PyMC model takes no arguments: set new data in it with pymc.set_data.")
-        import pymc
-
-        names = [rv.name for rv in self._model.observed_RVs]
-        if not names:
-            raise ValueError("The model observes nothing, so there is nothing to predict.")
-        free = {rv.name for rv in self._model.free_RVs}
-        posterior = {name: value[None] for name, value in samples.items() if name in free}
-        data = inference_data({"posterior": posterior})
-        with self._model:
-            found = pymc.sample_posterior_predictive(
-                data, var_names=names, random_seed=seed, progressbar=False
-            )
-        predictive = found["posterior_predictive"]
-        return {name: np.asarray(predictive[name])[0] for name in names}
+        return predictions(self._model, seed, samples)
 
 
 def _value(place: Any) -> np.ndarray | None:
