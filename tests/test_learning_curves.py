@@ -18,9 +18,10 @@ def close_figures():
     pyplot.close("all")
 
 
-def seed(number, seconds, neg_elbo):
+def seed(number, seconds, neg_elbo, compiling=0.0):
     looks = {
-        "seconds": np.array(seconds, float),
+        "seconds": np.array(seconds, float) + compiling,
+        "compile_seconds": np.full(len(seconds), compiling),
         "evaluations": 100 * np.arange(len(seconds)),
         "iterations": np.arange(len(seconds)),
         "neg_elbo": np.array(neg_elbo, float),
@@ -38,18 +39,28 @@ TWO = run(seed(0, [1, 2, 4, 8], [9, 5, 3, 1]), seed(1, [2, 3, 10], [7, np.inf, 3
 
 def test_a_curve_holds_the_last_look_and_spans_the_seeds():
     curve = learning_curve(TWO)
-    assert curve.x[0] == 2
+    assert curve.x[0] == 1
     assert curve.x[-1] == 10
-    assert (curve.low[0], curve.high[0], curve.mean[0]) == (5, 7, 6)
-    before_4, after_4 = curve.x < 4, (curve.x >= 4) & (curve.x < 8)
+    assert (curve.low[0], curve.high[0]) == (9, 9)  # of one seed, until the other is seen
+    assert np.array_equal(np.isnan(curve.mean), curve.x < 2)
+    both = np.flatnonzero(curve.x >= 2)[0]
+    assert (curve.low[both], curve.high[both], curve.mean[both]) == (5, 7, 6)
+    before_4, after_4 = (curve.x >= 2) & (curve.x < 4), (curve.x >= 4) & (curve.x < 8)
     assert set(curve.low[before_4]) == {5}
     assert set(curve.low[after_4]) == {3}
     assert (curve.low[-1], curve.high[-1]) == (1, 3)
-    assert np.all((curve.low <= curve.mean) & (curve.mean <= curve.high))
+    assert np.all((curve.low <= curve.mean) & (curve.mean <= curve.high) | (curve.x < 2))
 
 
 def test_a_logarithmic_axis_begins_after_zero():
-    assert learning_curve(TWO, "evaluations").x[0] == 200
+    assert learning_curve(TWO, "evaluations").x[0] == 100
+
+
+def test_time_is_without_compilation_unless_it_is_asked_for():
+    late = run(seed(0, [1, 2, 4], [9, 5, 3], compiling=60.0), seed(1, [2, 8], [7, 3]))
+    assert (learning_curve(late).x[0], learning_curve(late).x[-1]) == (1, 8)
+    assert (learning_curve(late, "seconds").x[0], learning_curve(late, "seconds").x[-1]) == (2, 64)
+    assert plot_learning_curves([late]).get_xlabel() == "seconds, without compilation"
 
 
 def test_lines_and_shades():
@@ -63,12 +74,27 @@ def test_lines_and_shades():
     ax.figure.canvas.draw()
 
 
-def test_labels_between_the_powers_of_ten_are_as_small_as_the_others():
-    ax = plot_learning_curves([run(seed(0, [200, 600], [4, 2]))])
+@pytest.mark.parametrize(
+    ("seconds", "labels"),
+    [([180, 600], {"200", "500"}), ([210, 400], {"250", "300"}), ([0.02, 4e4], {"0.1", "10", "1000", "10k"})],
+)
+def test_labels_are_plain_numbers_of_one_size(seconds, labels):
+    ax = plot_learning_curves([run(seed(0, seconds, [4, 2]))])
     ax.figure.canvas.draw()
-    between = [label for label in ax.get_xticklabels(minor=True) if label.get_text()]
-    assert between
-    assert {label.get_fontsize() for label in between} == {ax.get_yticklabels()[0].get_fontsize()}
+    shown = [label for label in ax.get_xticklabels() if label.get_text()]
+    assert labels <= {label.get_text() for label in shown}
+    assert not any(label.get_text() for label in ax.get_xticklabels(minor=True))
+    assert {label.get_fontsize() for label in shown} == {ax.get_yticklabels()[0].get_fontsize()}
+
+
+def test_the_legend_lies_beside_the_curves():
+    figure = plot_comparison([TWO, run(seed(0, [1, 5], [4, 2]), codename="ZAMTRUX")])
+    figure.canvas.draw()
+    left, right = figure.axes
+    assert left.get_legend() is None
+    legend = right.get_legend().get_window_extent()
+    assert legend.x0 >= right.get_window_extent().x1
+    assert legend.x1 <= figure.bbox.x1
 
 
 def test_runs_of_the_same_algorithm_are_told_apart():
@@ -100,7 +126,7 @@ def test_a_row_of_pictures_per_problem():
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(ValueError, match="x must be one of seconds"):
+    with pytest.raises(ValueError, match="x must be one of run_seconds, seconds"):
         plot_learning_curves([TWO], x="years")
     with pytest.raises(ValueError, match="no runs"):
         plot_learning_curves([])

@@ -108,15 +108,39 @@ def test_time_to_the_papers_number(tmp_path):
         1: [(1, 90), (30, 78.006), (40, 78.0)],  # 78.01 does not count: 40 s
         2: [(1, 90), (70, 77.0)],
     }
-    s = summarise(load_run(write_run(tmp_path / "all", "SAMTRON", "breast_cancer", looks)))
+    none = dict.fromkeys(range(6), 0.0)
+
+    def of(name, compiling=none):
+        return summarise(
+            load_run(write_run(tmp_path / name, "SAMTRON", "breast_cancer", looks, 100.0, None, compiling))
+        )
+
+    s = of("all")
     assert (s.time_to_paper, s.reached) == (40, 3)
     assert _format.time_to_paper(s) == "40"
     looks |= {3: [(1, 90), (80, 79.0)], 4: [(80, 79.0)]}
-    s = summarise(load_run(write_run(tmp_path / "most", "SAMTRON", "breast_cancer", looks)))
-    assert _format.time_to_paper(s) == "70 (3 of 5 seeds)"
+    assert _format.time_to_paper(of("most")) == "70 (3 of 5 seeds)"
     looks |= {5: [(80, 79.0)]}
-    s = summarise(load_run(write_run(tmp_path / "half", "SAMTRON", "breast_cancer", looks)))
-    assert _format.time_to_paper(s) == "not reached (3 of 6 seeds)"
+    assert _format.time_to_paper(of("half")) == "not reached (3 of 6 seeds)"
+
+
+@pytest.mark.parametrize(
+    ("compiling", "first", "median", "mean"),
+    [
+        ({0: 60.0, 1: 0.1, 2: 0.0}, "70", 29.9, 60.1 / 3),  # seed 0 compiles: 70 - 60 = 10, 29.9, 50
+        ({0: 0.0, 1: 25.0, 2: 0.0}, "n/a", 50, 25 / 3),  # 70, 30 - 25, 50: some other seed compiled
+        ({0: 20.0, 1: 20.0, 2: 20.0}, "70", 30, 20),  # together
+    ],
+)
+def test_time_to_the_papers_number_with_and_without_compilation(tmp_path, compiling, first, median, mean):
+    looks = {0: [(65, 90), (70, 77.9)], 1: [(26, 90), (30, 77.9)], 2: [(21, 90), (50, 77.9)]}
+    path = write_run(tmp_path / "r", "SAMTRON", "breast_cancer", looks, 100.0, None, compiling)
+    s = summarise(load_run(path))
+    assert _format.first_to_paper(s) == first
+    assert s.time_to_paper == pytest.approx(median)
+    assert s.compile_seconds == pytest.approx(mean)
+    never = write_run(tmp_path / "n", "SAMTRON", "breast_cancer", {0: [(9, 80.0)]})
+    assert _format.first_to_paper(summarise(load_run(never))) == "not reached"
 
 
 def test_ordering(tmp_path):
@@ -126,11 +150,14 @@ def test_ordering(tmp_path):
     # In the paper 78.00 ± 0.02, 78.61 ± 0.05, 79.78 ± 0.40, 78.14 ± 0.01: six clear pairs.
     same = of(SAMTRON=[78.0, 78.0], SAMYRON=[78.6, 78.6], SEPYFUX=[79.8, 79.8], ZAMTRUX=[78.1, 78.1])
     assert set(same.first.values()) == {"yes"}
-    assert (same.clear, same.kept) == (6, 6)
+    assert (same.pairs, same.by_means, same.clearly, same.reversed) == (6, 6, 6, 0)
     # SAMTRON 0.05 above ZAMTRUX, with 3 standard errors of 0.15; and 0.05 above SAMYRON, which has none.
     other = of(SAMTRON=[78.1, 78.2], SAMYRON=[77.9, 77.9], ZAMTRUX=[78.05, 78.15])
-    assert other.first == {"SAMYRON": "no", "ZAMTRUX": "within errors"}
-    assert (other.clear, other.kept) == (3, 1)  # ZAMTRUX and SAMYRON are the wrong way round too
+    assert other.first == {"SAMYRON": "no", "ZAMTRUX": "no, within errors"}
+    assert (other.pairs, other.by_means, other.clearly, other.reversed) == (3, 0, 0, 3)
+    # SAMTRON and ZAMTRUX have intervals that meet, SAMYRON a single seed, and SEPYFUX is equal to it.
+    noisy = of(SAMTRON=[77.8, 78.2], SAMYRON=[90.0], SEPYFUX=[90.001, 90.002], ZAMTRUX=[78.1, 78.1])
+    assert (noisy.pairs, noisy.by_means, noisy.clearly, noisy.reversed) == (6, 5, 2, 0)
     assert of(SAMTRON=[78.004], ZAMTRUX=[77.996]).first == {"ZAMTRUX": "yes"}  # both 78.00
 
 
@@ -150,9 +177,17 @@ def test_a_seed_found_twice_counts_once(tmp_path):
     found = reproduce.collect([one, two, one], ["SAMTRON"], ["gmm20"])
     run = found.runs["SAMTRON", "gmm20"]
     assert {n: seed.final["neg_elbo"] for n, seed in run.finished.items()} == {0: 0.5, 1: 0.2, 2: 0.7, 3: 0.8}
-    assert len(found.notes) == 3
-    assert "the one in two/x/r (finished, 80 s) counts, not one/r (finished, 90 s)" in found.notes[0]
-    assert "not one/r (unfinished, 500 s)" in found.notes[2]
+    assert found.notes == []
+    assert len(found.copies) == 3
+    assert (
+        "the one in two/x/r (finished, 1 iteration, 80 s) counts, not one/r (finished, 0 iterations, 90 s)"
+        in found.copies[0]
+    )
+    assert "not one/r (unfinished, 0 iterations, 500 s)" in found.copies[2]
+    reproduce.write_table3(found, tmp_path / "out", candidates=["SAMTRON"])
+    text = (tmp_path / "out" / "table3.md").read_text(encoding="utf-8")
+    rule, folded = text.index("a finished run counts before"), text.index("<details>")
+    assert rule < folded < text.index(found.copies[0]) < text.index("</details>")
     assert found.finished("SAMTRON", "gmm20") == {0, 1, 2, 3}
     assert found.finished("SAMTRON", "wine") == set()
 
@@ -168,7 +203,7 @@ def test_unfinished_failed_and_unequal_seeds_are_noted(tmp_path):
     text = "\n".join(found.notes)
     assert "seed 1 has not finished (40 s)" in text
     assert "seed 2 failed (Boom.)" in text
-    assert "different time limits (50 s, 100 s)" in text
+    assert "different time limits (with compilation 50 s, 100 s)" in text
     assert "seed 3 ended with an -ELBO of inf" in text
 
 
@@ -190,7 +225,7 @@ def test_seeds_that_were_broken_off_count_as_last_seen_if_wanted(tmp_path):
     assert {n: seed.final["neg_elbo"] for n, seed in run.finished.items()} == {0: 0.1, 1: 0.2}
     assert run.seeds[1].final["stopped"] == "unfinished"
     text = "\n".join(found.notes)
-    assert "seed 1 was broken off and counts as it was when last looked at" in text
+    assert "seed 1 was broken off and counts as last looked at, after 1 iteration." in text
     assert "seed 2 failed (Boom.)" in text
     assert "has not finished" not in text
     reproduce.write_table3(found, tmp_path / "out", candidates=["SAMTRON"])

@@ -182,6 +182,10 @@ def _show(found: "Collection", paths: list[Path], quiet: bool) -> None:
     print_table(_table(found))
     for note in found.notes:
         console().print(note, soft_wrap=True)
+    if found.copies:
+        from natmix.reproduce._collect import COPIES
+
+        console().print(f"{COPIES} table3.md lists them: {len(found.copies)}.", soft_wrap=True)
     console().print(f"Written: {', '.join(map(str, paths))}", soft_wrap=True)
     if not any(path.suffix == ".png" for path in paths):
         console().print(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 X_LABELS = {
-    "seconds": "seconds, with compilation",
+    "run_seconds": "seconds, without compilation",
+    "seconds": "seconds, with the compilation that each seed did",
     "evaluations": "evaluations of the target",
     "iterations": "iterations",
 }
@@ -25,6 +26,8 @@ _POINTS = 200
 _LOG_RATIO = 30.0  # with more than this between best and worst a logarithmic axis shows more
 _NEAR_ZERO = 0.1
 _STEEP = 10.0
+_FEW_DECADES = 300.0  # right over left: with more, labels between the powers of ten do not fit
+_THOUSANDS = 1e4
 _SMALL = 1.0  # above it a logarithmic axis hides the differences that count
 
 
@@ -38,31 +41,31 @@ class Curve:
     high: Float[np.ndarray, " P"]
 
 
-def learning_curve(run: Run, x: str = "seconds") -> Curve:
+def learning_curve(run: Run, x: str = "run_seconds") -> Curve:
     """Mean, smallest and largest -ELBO over the seeds.
 
-    The curve begins where every seed has been looked at; a seed that stopped keeps its last value.
+    The range begins with the first look at any seed, the mean (NaN before) where every seed has been looked
+    at; a seed that stopped keeps its last value.
     """
     _check_x(x)
     seeds = [seed for seed in run.seeds.values() if _usable(seed, x).any()]
     if not seeds:
         raise ValueError(f"{run.path} has no looks at the ELBO yet; there is nothing to draw.")
-    looks = [
-        (np.asarray(s.metrics[x], float)[_usable(s, x)], s.metrics["neg_elbo"][_usable(s, x)]) for s in seeds
-    ]
-    first, last = max(at[0] for at, _ in looks), max(at[-1] for at, _ in looks)
-    grid = np.geomspace(first, max(last, first), _POINTS)
-    grid[0], grid[-1] = first, max(last, first)
-    values = np.array([y[np.searchsorted(at, grid, side="right") - 1] for at, y in looks])
-    return Curve(grid, values.mean(0), values.min(0), values.max(0))
+    looks = [(_places(s, x)[_usable(s, x)], s.metrics["neg_elbo"][_usable(s, x)]) for s in seeds]
+    first, last = min(at[0] for at, _ in looks), max(at[-1] for at, _ in looks)
+    grid = np.clip(np.geomspace(first, last, _POINTS), first, last)  # in spite of rounding
+    grid[0], grid[-1] = first, last
+    # Before a seed's first look nothing is known of it.
+    values = np.array([np.append(np.nan, y)[np.searchsorted(at, grid, side="right")] for at, y in looks])
+    return Curve(grid, values.mean(0), np.nanmin(values, 0), np.nanmax(values, 0))
 
 
-def plot_learning_curves(runs: Sequence[Run], x: str = "seconds", ax: "Axes | None" = None) -> "Axes":
+def plot_learning_curves(runs: Sequence[Run], x: str = "run_seconds", ax: "Axes | None" = None) -> "Axes":
     """-ELBO of several runs on one problem; lower is better.
 
     Args:
         runs: of one problem, for their -ELBO is not comparable otherwise.
-        x: what to plot over: "seconds", "evaluations" or "iterations".
+        x: what to plot over: "run_seconds" (without compilation), "seconds", "evaluations" or "iterations".
         ax: where to draw; a new figure if left out.
 
     Returns:
@@ -87,8 +90,9 @@ def plot_learning_curves(runs: Sequence[Run], x: str = "seconds", ax: "Axes | No
     ax.set_title(problems[0], fontsize=10, loc="left")
     ax.grid(color="#e8ecf1", linewidth=0.7)
     ax.set_axisbelow(True)
-    ax.legend(loc="upper right", frameon=False, fontsize=8)
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
     tidy(ax)
+    plain_numbers(ax)
     return ax
 
 
@@ -100,9 +104,9 @@ def plot_comparison(runs: Sequence[Run]) -> "Figure":
     )
     for row, problem in zip(axes, problems, strict=True):
         here = [run for run in runs if run.problem == problem]
-        for ax, x in zip(row, ("seconds", "evaluations"), strict=True):
+        for ax, x in zip(row, ("run_seconds", "evaluations"), strict=True):
             plot_learning_curves(here, x, ax)
-        row[1].get_legend().remove()
+        row[0].get_legend().remove()
     return figure
 
 
@@ -115,9 +119,34 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
     ]
 
 
+def plain_numbers(ax: "Axes") -> None:
+    """50, 100, 200, 20k on a logarithmic x axis, rather than powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    left, right = ax.get_xlim()
+    subs = (1, 2, 5) if right < _FEW_DECADES * left else (1,)
+    ax.xaxis.set_major_locator(LogLocator(subs=subs))
+    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _plain(value: float, position: int | None = None) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size and (letter != "k" or value >= _THOUSANDS):
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _places(seed: SeedRun, x: str) -> np.ndarray:
+    """Where on the axis the looks of a seed are."""
+    if x == "run_seconds":
+        return np.asarray(seed.metrics["seconds"], float) - np.asarray(seed.metrics["compile_seconds"], float)
+    return np.asarray(seed.metrics[x], float)
+
+
 def _usable(seed: SeedRun, x: str) -> np.ndarray:
     """Looks with a finite -ELBO, at a place a logarithmic axis has."""
-    return np.isfinite(seed.metrics["neg_elbo"]) & (np.asarray(seed.metrics[x]) > 0)
+    return np.isfinite(seed.metrics["neg_elbo"]) & (_places(seed, x) > 0)
 
 
 def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:

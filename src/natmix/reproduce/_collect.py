@@ -2,11 +2,13 @@
 
 import dataclasses
 import math
+from collections.abc import Collection as Collection_
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from natmix import presets
+from natmix.reproduce import _format
 from natmix.reproduce._jobs import available
 from natmix.runs import Run, SeedRun, find_runs, load_run
 
@@ -14,6 +16,12 @@ _MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
 
 DTYPE = "float32"
 """What the table is run in; other runs may be beside them."""
+
+COPIES = (
+    "Of a seed that was found in several folders a finished run counts before an unfinished one, then the "
+    "one with the most iterations; its -ELBO plays no part."
+)
+"""The rule for seeds that were run several times."""
 
 UNFINISHED = "unfinished"
 """Why a seed stopped that was broken off."""
@@ -26,10 +34,12 @@ class Collection:
     Attributes:
         runs: by codename and problem, the seeds of all directories together.
         notes: what a reader of the table should know about them.
+        copies: a line for each seed that was found several times, and which one counts.
     """
 
     runs: dict[tuple[str, str], Run]
     notes: list[str]
+    copies: list[str] = dataclasses.field(default_factory=list)
 
     def finished(self, codename: str, problem: str) -> set[int]:
         """The seeds with final numbers."""
@@ -42,14 +52,15 @@ def collect(
 ) -> Collection:
     """Find the runs of these candidates on these problems under ``folders``.
 
-    Of a seed that is found twice the finished one counts, of two finished ones that with more iterations.
-    Runs with other hyperparameters than the paper's are left out. With ``unfinished`` seeds that were broken
-    off count as their last look found them. All this is noted.
+    Of a seed that is found several times one counts, as `COPIES` says. Runs with other hyperparameters than
+    the paper's are left out. With ``unfinished`` seeds that were broken off count as their last look found
+    them. All this is noted.
     """
     names = list(problems)
     wanted = [(c, p) for c in candidates for p in names if available(c, p)]
     found: dict[tuple[str, str], list[tuple[str, Run]]] = {}
     notes: list[str] = []
+    copies: list[str] = []
     for label, path in _directories(folders):
         try:
             run = load_run(path)
@@ -64,10 +75,10 @@ def collect(
             notes.append(f"{label} was left out: {odd}.")
         else:
             found.setdefault(key, []).append((label, run))
-    merged = {key: _merged(found[key], notes, unfinished) for key in wanted if key in found}
+    merged = {key: _merged(found[key], notes, copies, unfinished) for key in wanted if key in found}
     for run in merged.values():
         notes += _about(run)
-    return Collection(merged, notes)
+    return Collection(merged, notes, copies)
 
 
 def _directories(folders: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -109,31 +120,49 @@ def _same(here: Any, there: Any) -> bool:
     return here == there
 
 
-def _merged(found: list[tuple[str, Run]], notes: list[str], unfinished: bool) -> Run:
+def _merged(found: list[tuple[str, Run]], notes: list[str], several: list[str], unfinished: bool) -> Run:
     seeds: dict[int, SeedRun] = {}
+    broken: dict[int, int] = {}
     for n in sorted({n for _, run in found for n in run.seeds}):
         copies = [(label, run, run.seeds[n]) for label, run in found if n in run.seeds]
         label, run, best = max(copies, key=lambda copy: _standing(copy[2]))
-        seeds[n] = _with_precision(_as_last_seen(best, run, notes) if unfinished else best, run, notes)
+        last = _as_last_seen(best, run) if unfinished else best
+        if last is not best:
+            broken[n] = _iterations(best)
+        seeds[n] = _with_precision(last, run, notes)
         if len(copies) > 1:
             others = ", ".join(f"{other} ({_state(s)})" for other, _, s in copies if s is not best)
-            notes.append(
+            several.append(
                 f"{run.codename} on {run.problem}, seed {n}, was found {len(copies)} times: the one in "
                 f"{label} ({_state(best)}) counts, not {others}."
             )
     first = found[0][1]
+    if broken:
+        verbs = ("was", "counts") if len(broken) == 1 else ("were", "count")
+        notes.append(
+            f"{first.codename} on {first.problem}: {_numbered(broken)} {verbs[0]} broken off and {verbs[1]} "
+            f"as last looked at, after {_several(broken.values())}."
+        )
     return Run(first.path, {**first.config, "seeds": list(seeds)}, first.environment, seeds)
 
 
-def _as_last_seen(seed: SeedRun, run: Run, notes: list[str]) -> SeedRun:
+def _numbered(seeds: Iterable[int]) -> str:
+    """Seed 3, or seeds 1, 2, 3."""
+    names = [str(n) for n in seeds]
+    return f"seed{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def _several(iterations: Collection_[int]) -> str:
+    """How many, from the fewest to the most."""
+    few, most = min(iterations), max(iterations)
+    return _format.count(few, "iteration") if few == most else f"{few:,} to {most:,} iterations"
+
+
+def _as_last_seen(seed: SeedRun, run: Run) -> SeedRun:
     """If it was broken off: with its last look in place of final numbers."""
     if seed.final is not None or seed.failure or not len(seed.metrics["iterations"]):
         return seed
     last = {name: values[-1].item() for name, values in seed.metrics.items()}
-    notes.append(
-        f"{run.codename} on {run.problem}: seed {seed.seed} was broken off and counts as it was when last "
-        f"looked at, after {last['iterations']} iterations."
-    )
     about = {"limits": run.config["limits"], "device": run.environment.get("device", "unknown")}
     return seed.with_final({**last, "stopped": UNFINISHED, **about})
 
@@ -148,8 +177,12 @@ def _with_precision(seed: SeedRun, run: Run, notes: list[str]) -> SeedRun:
 
 
 def _standing(seed: SeedRun) -> tuple[bool, int]:
-    iterations = seed.metrics["iterations"]
-    return seed.final is not None, int(iterations[-1]) if len(iterations) else 0
+    return seed.final is not None, _iterations(seed)
+
+
+def _iterations(seed: SeedRun) -> int:
+    looks = seed.metrics["iterations"]
+    return int(looks[-1]) if len(looks) else 0
 
 
 def _seconds(seed: SeedRun) -> float:
@@ -161,7 +194,7 @@ def _seconds(seed: SeedRun) -> float:
 
 def _state(seed: SeedRun) -> str:
     kind = "finished" if seed.final is not None else "failed" if seed.failure else "unfinished"
-    return f"{kind}, {_seconds(seed):.0f} s"
+    return f"{kind}, {_format.count(_iterations(seed), 'iteration')}, {_seconds(seed):.0f} s"
 
 
 def _about(run: Run) -> list[str]:
@@ -176,14 +209,14 @@ def _about(run: Run) -> list[str]:
                 f"{where}: seed {n} has not finished ({_seconds(seed):.0f} s) and is not in the numbers."
             )
     finals = {n: seed.final for n, seed in run.finished.items() if seed.final is not None}
-    for name, kind in (
-        ("max_seconds", "time limits"),
-        ("max_run_seconds", "time limits without compilation"),
-    ):
+    unequal = []
+    for name, kind in (("max_seconds", "with"), ("max_run_seconds", "without")):
         times = sorted({f["limits"].get(name) or math.inf for f in finals.values()})
         if len(times) > 1:
             several = ", ".join("none" if t == math.inf else f"{t:g} s" for t in times)
-            notes.append(f"{where}: its seeds had different {kind} ({several}).")
+            unequal.append(f"{kind} compilation {several}")
+    if unequal:
+        notes.append(f"{where}: its seeds had different time limits ({'; '.join(unequal)}).")
     usual = presets.paper(run.codename, run.problem).max_iterations
     for n, final in finals.items():
         limits = final["limits"]

@@ -52,13 +52,16 @@ def seed_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[st
         paper = paper_number(codename, problem)
         for n, seed in ({} if run is None else run.finished).items():
             assert seed.final is not None
-            reached = time_to(seed, paper.mean) if paper else math.inf
+            reached, running = (
+                time_to(seed, paper.mean, compilation=c) if paper else math.inf for c in (True, False)
+            )
             rows.append(
                 {
                     "algorithm": codename,
                     "problem": problem,
                     "seed": n,
                     "seconds_to_paper": reached if math.isfinite(reached) else None,
+                    "run_seconds_to_paper": running if math.isfinite(running) else None,
                     **_flat(seed.final),
                 }
             )
@@ -91,5 +94,5 @@ def _flat(final: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.10g}"
+        return "" if math.isnan(value) else f"{value + 0.0:.10g}"  # no negative zero
     return "" if value is None else value

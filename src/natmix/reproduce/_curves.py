@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from natmix.problems import PAPER
-from natmix.report._learning_curves import COLOURS, Curve, learning_curve
+from natmix.report._learning_curves import COLOURS, X_LABELS, Curve, learning_curve, plain_numbers
 from natmix.report._style import DPI, GRID, INK, KNOWN, name_axes, pyplot, tidy
 from natmix.reproduce import _format
 from natmix.reproduce._collect import Collection
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = 4
+_NARROWEST = 5.0  # inches
 _FEW = 4  # candidates, whose own paper's numbers are shown too
 _LINEAR = 0.1
 _LEADER = "SAMTRON"
@@ -30,7 +31,12 @@ def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
     columns = min(_COLUMNS, len(problems))
     rows = math.ceil(len(problems) / columns)
     figure, axes = pyplot().subplots(
-        rows, columns, figsize=(3.7 * columns, 2.9 * rows + 0.5), dpi=DPI, layout="constrained", squeeze=False
+        rows,
+        columns,
+        figsize=(max(3.7 * columns, _NARROWEST), 2.9 * rows + 0.5),
+        dpi=DPI,
+        layout="constrained",
+        squeeze=False,
     )
     colours = dict(zip(dict.fromkeys((*MAIN, *candidates)), (*COLOURS, INK), strict=False))
     for ax, problem in zip(axes.flat, problems, strict=False):
@@ -41,7 +47,7 @@ def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
         ax.set_ylabel("-ELBO, from the paper's for SAMTRON", color=INK, fontsize=8)
     for number, ax in enumerate(axes.flat):
         if number >= len(problems) - columns:
-            ax.set_xlabel("seconds, with compilation", color=INK, fontsize=8)
+            ax.set_xlabel(X_LABELS["run_seconds"], color=INK, fontsize=8)
         if number >= len(problems):
             ax.axis("off")
     _legend(figure, axes.flat[-1] if len(problems) < axes.size else None, shown, colours)
@@ -76,7 +82,7 @@ def _panel(
         if own_numbers and codename != _LEADER and own is not None:
             ax.axhline(own.mean - paper.mean, color=colour, linewidth=0.9, linestyle=":")
     _limit(ax, list(curves.values()), paper, linear)
-    _plain_seconds(ax)
+    plain_numbers(ax)
     name_axes(ax, f"{problem}  ({_format.theirs(paper)})")
     ax.title.set_fontsize(9)
     ax.grid(color=GRID, linewidth=0.7)
@@ -85,20 +91,13 @@ def _panel(
 
 
 def _limit(ax: "Axes", curves: Sequence[Curve], paper: PaperNumber, linear: float) -> None:
-    """The linear part in full and the best curve; of the start no more than three decades."""
+    """The linear part in full and the best curve; of the start no more than three decades, and its time."""
     lowest = min(float(np.nanmin(curve.low)) for curve in curves) - paper.mean
     highest = max(float(np.nanmax(curve.high[np.isfinite(curve.high)], initial=0)) for curve in curves)
     top = min(1.5 * max(highest - paper.mean, linear), 1e3 * linear)
     ax.set_ylim(min(1.4 * lowest, -linear), max(top, 2 * linear))
-
-
-def _plain_seconds(ax: "Axes") -> None:
-    """50, 100, 200 rather than powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    in_sight = [float(c.x[np.argmax(c.low - paper.mean <= top)]) for c in curves]
+    ax.set_xlim(left=min(in_sight) / 1.3)
 
 
 def _legend(figure: "Figure", ax: "Axes | None", candidates: Sequence[str], colours: dict[str, str]) -> None:
@@ -117,4 +116,5 @@ def _legend(figure: "Figure", ax: "Axes | None", candidates: Sequence[str], colo
     if ax is not None:
         ax.legend(handles=handles, loc="center left", **style)
     else:
-        figure.legend(handles=handles, loc="outside lower center", ncols=4, **style)
+        ncols = min(_COLUMNS, 2 * len(figure.axes))
+        figure.legend(handles=handles, loc="outside lower center", ncols=ncols, **style)

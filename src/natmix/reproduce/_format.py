@@ -40,14 +40,23 @@ def mark(summary: Summary) -> str:
 
 
 def time_to_paper(summary: Summary) -> str:
-    """The median in seconds, and how many seeds got there if not all did."""
+    """The median in seconds without compilation, and how many seeds got there if not all did."""
     if summary.paper is None:
         return NONE
     n = len(summary.seeds)
-    share = "" if summary.reached == n else f" ({summary.reached} of {n} seeds)"
+    share = "" if summary.reached == n else f" ({summary.reached} of {count(n, 'seed')})"
     if math.isfinite(summary.time_to_paper):
         return f"{summary.time_to_paper:.0f}{share}"
     return f"not reached{share}" if summary.reached else "not reached"
+
+
+def first_to_paper(summary: Summary) -> str:
+    """Of the first seed in seconds, if it compiled its own programs."""
+    if summary.paper is None:
+        return NONE
+    if math.isnan(summary.first_to_paper):
+        return "n/a"
+    return f"{summary.first_to_paper:.0f}" if math.isfinite(summary.first_to_paper) else "not reached"
 
 
 def seeds(numbers: Iterable[int]) -> str:
@@ -59,6 +68,11 @@ def seeds(numbers: Iterable[int]) -> str:
         else:
             parts.append([n, n + 1])
     return ",".join(str(a) if b == a + 1 else f"{a}:{b}" for a, b in parts)
+
+
+def count(number: int, what: str) -> str:
+    """1 seed, 2 seeds."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from natmix.problems import PAPER
 from natmix.reproduce import _format
+from natmix.reproduce._collect import COPIES, Collection
 from natmix.reproduce._jobs import available
 from natmix.reproduce._ordering import ordering
 from natmix.reproduce._paper import MAIN_TABLE, SECONDARY, TITLES, paper_number
@@ -22,7 +23,7 @@ _TITLES = {
 
 
 def table3(
-    summaries: Summaries, candidates: Sequence[str], notes: Sequence[str], commands: Sequence[str]
+    summaries: Summaries, candidates: Sequence[str], collection: Collection, commands: Sequence[str]
 ) -> str:
     """The paper's main table (tab:exp3) with our numbers beside its own."""
     problems = [p for p in PAPER if any((c, p) in summaries for c in candidates)]
@@ -36,7 +37,8 @@ def table3(
         "![Learning curves](table3_curves.png)",
         *(_details(summaries, c) for c in shown),
         _order(summaries, shown, problems),
-        _notes(summaries, shown, notes),
+        _notes(summaries, shown, collection.notes),
+        _copies(collection.copies),
         _commands(commands),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -70,11 +72,12 @@ def _details(summaries: Summaries, codename: str) -> str:
         "seeds",
         "-ELBO",
         "paper",
-        "seconds to the paper's mean",
+        "seconds to the paper's mean: first seed, with compilation",
+        "median, without compilation",
         "evaluations",
         "iterations",
         "components",
-        "seconds",
+        "seconds (compilation)",
         "second metric",
         "paper's",
         "hardware",
@@ -89,20 +92,24 @@ def _details(summaries: Summaries, codename: str) -> str:
                     str(len(s.seeds)),
                     f"{_format.ours(s.neg_elbo)} {_format.mark(s)}".strip(),
                     _format.theirs(s.paper),
+                    _format.first_to_paper(s),
                     _format.time_to_paper(s),
                     f"{s.evaluations:,.0f}",
                     f"{s.iterations:,.0f}",
                     f"{s.components:.1f}",
-                    f"{s.seconds:.0f}",
+                    f"{s.seconds:.0f} ({s.compile_seconds:.0f})",
                     *_second(s),
                     s.device,
                 ]
             )
     text = (
         f"## {codename}\n\n"
-        "Means over the seeds; seconds with compilation. Seconds to the paper's mean: median over the seeds "
-        "of the first look at the -ELBO that is not above it at two decimals (looks are some 10 % of "
-        "the time apart)."
+        "Means over the seeds; seconds with compilation (in brackets: of them, for compilation, which is "
+        "little for seeds that use another's programs). Seconds to the paper's mean: until the first look at "
+        "the -ELBO that is not above it at two decimals (looks are some 10 % of the time apart), of the "
+        "first seed with the compilation of its programs (n/a: it used another's), and as median over the "
+        "seeds without compilation. Seeds that ran together share a clock, and each advances more slowly "
+        "than alone."
     )
     return f"{text}\n\n{_format.table(header, rows)}"
 
@@ -113,7 +120,7 @@ def _second(summary: Summary) -> list[str]:
     if summary.secondary is None:
         return [f"{TITLES[metric]}: {_format.NONE}", printed]
     n = summary.secondary.number
-    fewer = "" if n == len(summary.seeds) else f" ({n} seeds)"
+    fewer = "" if n == len(summary.seeds) else f" ({_format.count(n, 'seed')})"
     return [f"{TITLES[metric]}: {_format.ours(summary.secondary, metric)}{fewer}", printed]
 
 
@@ -121,22 +128,29 @@ def _order(summaries: Summaries, candidates: Sequence[str], problems: Sequence[s
     others = [c for c in candidates if c != "SAMTRON"]
     if "SAMTRON" not in candidates or not others:
         return ""
-    rows = []
+    rows, totals = [], [0, 0, 0, 0]
     for problem in problems:
         here = {c: summaries[c, problem] for c in candidates if (c, problem) in summaries}
         if len(here) > 1:
             order = ordering(here)
             cells = [order.first.get(c, _format.NONE) for c in others]
-            rows.append([problem, *cells, f"{order.kept} of {order.clear}" if order.clear else _format.NONE])
+            counts = (order.pairs, order.by_means, order.clearly, order.reversed)
+            rows.append([problem, *cells, *(str(n) if order.pairs else _format.NONE for n in counts)])
+            totals = [total + n for total, n in zip(totals, counts, strict=True)]
     if not rows:
         return ""
+    rows.append(["**all**", *([""] * len(others)), *(f"**{n}**" for n in totals)])
     text = (
         "## Ordering\n\n"
-        "Is SAMTRON not above the others? *yes*: its mean is not above at two decimals; *within errors*: it "
-        "is, but the intervals (3 standard errors) meet. Last column: of the pairs that are clearly apart in "
-        "the paper, how many are in its order here, within errors."
+        "Is SAMTRON not above the others? *yes*: its mean is not above at two decimals; *no, within errors*: "
+        "it is, but the intervals (3 standard errors) meet. Last columns: the pairs that are clearly apart "
+        "in the paper (their intervals do not meet); of them, how many are in its order here by their means "
+        "at two decimals; how many of these clearly, for the intervals do not meet here either (a single "
+        "seed has no interval, so no pair with it is clear); and how many are reversed by their means. The "
+        "rest are equal at two decimals."
     )
-    header = ["problem", *(f"≤ {c}" for c in others), "clear pairs kept"]
+    header = ["problem", *(f"≤ {c}" for c in others), "pairs apart in the paper", "in its order"]
+    header += ["clearly so", "reversed"]
     return f"{text}\n\n{_format.table(header, rows)}"
 
 
@@ -159,6 +173,16 @@ def _notes(summaries: Summaries, candidates: Sequence[str], found: Sequence[str]
         )
     notes += found
     return "## Notes\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
+
+
+def _copies(copies: Sequence[str]) -> str:
+    """The rule in sight, the long list folded away."""
+    if not copies:
+        return ""
+    lines = "\n".join(f"- {line}" for line in copies)
+    title = f"{_format.count(len(copies), 'seed')} found several times"
+    folded = f"<details>\n<summary>{title}</summary>\n\n{lines}\n\n</details>"
+    return f"## Seeds found several times\n\n{COPIES}\n\n{folded}"
 
 
 def _commands(commands: Sequence[str]) -> str:

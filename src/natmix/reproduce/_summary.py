@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ DECIMALS = 2
 """What the paper prints, and what numbers are compared at."""
 
 _SLACK = 1e-9
+_COMPILED = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +53,14 @@ class Summary:
         secondary: the problem's second metric, over the seeds that have it.
         evaluations: of the target.
         iterations: of the algorithm.
-        seconds: with compilation.
+        seconds: with compilation, which seeds that came later may not have needed.
+        compile_seconds: of them, for compilation.
         components: of the final mixtures.
         reached: how many seeds got down to the paper's mean at two decimals, in any look.
-        time_to_paper: median over the seeds of the seconds until then; infinite where half did not.
+        first_to_paper: seconds of the first seed until then, with compilation; NaN if it used another seed's
+            programs, infinite if it did not get there.
+        time_to_paper: median over the seeds of the seconds until then without compilation; infinite where
+            half did not get there.
         device: what it ran on.
     """
 
@@ -68,8 +73,10 @@ class Summary:
     evaluations: float
     iterations: float
     seconds: float
+    compile_seconds: float
     components: float
     reached: int
+    first_to_paper: float
     time_to_paper: float
     device: str
 
@@ -96,6 +103,7 @@ def summarise(run: Run) -> Summary | None:
         return None
     paper = paper_number(run.codename, run.problem)
     times = [time_to(run.seeds[n], paper.mean) if paper else math.nan for n in finals]
+    first = min(finals)
 
     def mean(name: str) -> float:
         return float(np.mean([final[name] for final in finals.values()]))
@@ -110,8 +118,12 @@ def summarise(run: Run) -> Summary | None:
         evaluations=mean("evaluations"),
         iterations=mean("iterations"),
         seconds=mean("seconds"),
+        compile_seconds=mean("compile_seconds"),
         components=mean("components"),
         reached=int(np.isfinite(times).sum()),
+        first_to_paper=time_to(run.seeds[first], paper.mean, compilation=True)
+        if paper and _compiled(first, finals)
+        else math.nan,
         time_to_paper=float(np.median(times)),
         device="; ".join(dict.fromkeys(final["device"] for final in finals.values())),
     )
@@ -123,10 +135,20 @@ def metric_of(finals: Sequence[dict[str, Any]], name: str) -> Statistic | None:
     return Statistic.of(known) if known else None
 
 
-def time_to(seed: SeedRun, level: float) -> float:
+def time_to(seed: SeedRun, level: float, *, compilation: bool = False) -> float:
     """Seconds until a look found an -ELBO this low at two decimals; infinite if none did."""
-    low = np.flatnonzero(np.round(seed.metrics["neg_elbo"].astype(float), DECIMALS) <= level + _SLACK)
-    return float(seed.metrics["seconds"][low[0]]) if low.size else math.inf
+    looks = seed.metrics
+    low = np.flatnonzero(np.round(looks["neg_elbo"].astype(float), DECIMALS) <= level + _SLACK)
+    if not low.size:
+        return math.inf
+    at = low[0]
+    return float(looks["seconds"][at] - (0 if compilation else looks["compile_seconds"][at]))
+
+
+def _compiled(seed: int, finals: Mapping[int, Mapping[str, Any]]) -> bool:
+    """Whether a seed compiled its programs: later ones of the same process need next to no time for it."""
+    longest = max(final["compile_seconds"] for final in finals.values())
+    return finals[seed]["compile_seconds"] >= _COMPILED * longest
 
 
 def rounded(value: float) -> float:

@@ -50,7 +50,7 @@ def write_table3(
     paths = [folder / name for name in ("table3.csv", "table3_seeds.csv", "table3.md")]
     write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
     write_csv(paths[1], seed_rows(collection, ALL if full else candidates))
-    _write(paths[2], table3(summaries, candidates, collection.notes, commands))
+    _write(paths[2], table3(summaries, candidates, collection, commands))
     if full:
         from natmix.reproduce._accuracy import accuracy_markdown
 
