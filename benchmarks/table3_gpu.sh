@@ -5,7 +5,7 @@
 #   benchmarks/table3_gpu.sh OUT [SCALE]      SCALE multiplies the limits (1: about 20 minutes on an H200)
 #
 # Seeds that run together share one limit. The same command goes on where it stopped. Afterwards:
-#   natmix reproduce table3 --only-table --from OUT
+#   natmix reproduce table3 --only-table --unfinished --from OUT --write FOLDER
 set -u
 out=$1 scale=${2:-1} natmix=${NATMIX:-natmix}
 export XLA_PYTHON_CLIENT_PREALLOCATE=false

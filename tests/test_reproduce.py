@@ -100,6 +100,17 @@ def test_the_table_from_what_is_there(folder, tmp_path):
     assert not (out / "table3_full.md").exists()
 
 
+def test_the_table_is_beside_the_runs_if_nothing_is_said(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    assert natmix("--only-table", "--out", folder).exit_code == 0
+    assert (folder / "tables" / "table3.md").is_file()
+    assert natmix("--only-table", "--out", folder).exit_code == 0  # the tables are no runs
+    outcome = natmix("--only-table", "--from", folder)
+    assert "table3-runs/tables/table3.md" in outcome.stdout
+    assert list((tmp_path / "results").iterdir()) == []
+
+
 def test_the_commands_name_what_was_run(folder):
     found = reproduce.collect([folder], reproduce.MAIN, PAPER)
     assert run_commands(found) == [
@@ -195,6 +206,7 @@ def test_a_table_is_run_and_resumed(quick, tmp_path):
     out = tmp_path / "out"
     first = quick("--problems", "stm300,gmm20", "--seeds", "0:2", "--keep-checkpoints")
     assert first.exit_code == 0, first.output
+    assert first.stderr.startswith("2 cells of the table, 2 seeds each, a limit of 1000 s per seed: at most ")
     assert first.stderr.index("gmm20-samtron: 2 of 2") < first.stderr.index("stm300-samtron: 2 of 2")
     rows = read_csv(tmp_path / "w" / "table3.csv")
     assert [(r["problem"], r["seeds"]) for r in rows] == [("gmm20", "2"), ("stm300", "2")]
@@ -236,8 +248,11 @@ def test_a_table_is_run_and_resumed(quick, tmp_path):
         ended["limits"]["max_iterations"], ended["iterations"] = 5, 5
         final.write_text(json.dumps(ended))
         fifth = quick("--problems", "gmm20", "--seeds", "2:4")
-        assert "gmm20-samtron: seeds 2 have finished under another limit" in fifth.stderr
-        assert "gmm20-samtron: seeds 3 are being run by another process" in fifth.stderr
+        assert (
+            "gmm20-samtron: finished under another limit, without checkpoints to go on from: seed 2;"
+            in fifth.stderr
+        )
+        assert "gmm20-samtron: run by another process: seed 3" in fifth.stderr
 
     # Another configuration in the way is known before any work.
     config = out / "gmm20-samtron" / "config.json"

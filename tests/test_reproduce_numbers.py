@@ -9,7 +9,7 @@ from paper_runs import one_run, unfinish, write_run
 from natmix import presets, reproduce
 from natmix.problems import PAPER
 from natmix.reproduce import _format
-from natmix.reproduce._jobs import parse_candidates, parse_problems, parse_times
+from natmix.reproduce._jobs import at_most, parse_candidates, parse_problems, parse_times
 from natmix.reproduce._ordering import ordering
 from natmix.reproduce._summary import summarise
 from natmix.runs import load_run
@@ -68,6 +68,20 @@ def test_words_of_the_command_line():
     assert (limits["wine"].max_seconds, limits["talos"].max_seconds) == (9, 3)
     assert limits["wine"].max_run_seconds == 2
     assert reproduce.plan(("SAMTRON",))[0].limits.max_seconds is None
+
+
+def test_the_time_it_may_take_is_said_before():
+    jobs = reproduce.plan(("SAMTRON", "ZAMTRUX"), ("gmm20", "stm300"), {"": 600.0, "stm300": 1200.0})
+    assert at_most(jobs, 10) == (  # SAMTRON on both, ZAMTRUX on gmm20
+        "3 cells of the table, 10 seeds each, a limit of 600 to 1200 s per seed: at most 6.7 hours one after "
+        "another, and less for what has finished or runs together."
+    )
+    (one,) = reproduce.plan(("SAMTRON",), ("gmm20",), None, {"": 30.0})
+    assert at_most([one], 1).startswith(
+        "1 cell of the table, 1 seed each, a limit of 30 s per seed: at most 30 s"
+    )
+    paper = presets.paper("SAMTRON", "gmm20").max_seconds
+    assert f"{paper:g} s per seed" in at_most(reproduce.plan(("SAMTRON",), ("gmm20",)), 1)
 
 
 # Numbers by hand ----------------------------------------------------------------------------------

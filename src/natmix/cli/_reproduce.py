@@ -50,8 +50,11 @@ def table3(
     max_run_time: Annotated[
         list[str] | None, typer.Option(metavar="TIME", help="The same without the time spent compiling.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the run directories are.")] = Path("results/table3-runs"),
-    write: Annotated[Path, typer.Option(help="Where the tables and the figure go.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Where the run directories are.")] = Path("table3-runs"),
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the tables and the figure go; OUT/tables if left out."),
+    ] = None,
     only_table: Annotated[
         bool, typer.Option("--only-table", help="Run nothing; write the table from what is there.")
     ] = False,
@@ -101,7 +104,8 @@ def table3(
         names = everything if problems is None else parse_problems(problems)
         numbers, times = parse_seeds(seeds), [parse_times(t or []) for t in (max_time, max_run_time)]
         shown = MAIN if full else codenames
-        check_possible(write)
+        where = out / "tables" if write is None else write
+        check_possible(where)
         if unfinished and not only_table:
             raise ValueError("--unfinished is for --only-table: otherwise unfinished seeds go on.")
         if only_table:
@@ -123,13 +127,17 @@ def table3(
             wanted = ALL if full else shown
             found = collect([out, *(sources or [])], wanted, (*PAPER, *HELD_OUT))
             if report.interrupted:
-                typer.echo("natmix: interrupted; the same command goes on from there.", err=True)
+                typer.echo(
+                    "natmix: interrupted; the same command goes on from there, and with --only-table "
+                    "--unfinished it writes the table of what there is.",
+                    err=True,
+                )
                 raise typer.Exit(_INTERRUPTED)
             if report.failed:
                 which = "; ".join(f"{name} {', '.join(map(str, s))}" for name, s in report.failed.items())
                 again = "the same command tries them again"
                 typer.echo(f"natmix: seeds that failed: {which}; {again}.", err=True)
-        paths = write_table3(found, write, candidates=shown, full=full, command=_command())
+        paths = write_table3(found, where, candidates=shown, full=full, command=_command())
     _show(found, paths, quiet)
     if report is not None and report.failed:
         raise typer.Exit(1)
@@ -145,6 +153,7 @@ def _run(
 ) -> "Report":
     from natmix.cli._run_progress import RunProgress
     from natmix.reproduce import run_missing
+    from natmix.reproduce._format import numbered
 
     def say(line: str) -> None:
         if not quiet:
@@ -165,7 +174,7 @@ def _run(
         keep_checkpoints=keep_checkpoints,
     )
     for name, busy in report.busy.items():
-        say(f"{name}: seeds {', '.join(map(str, busy))} are being run by another process")
+        say(f"{name}: run by another process: {numbered(busy)}")
     return report
 
 

@@ -140,16 +140,10 @@ def _merged(found: list[tuple[str, Run]], notes: list[str], several: list[str], 
     if broken:
         verbs = ("was", "counts") if len(broken) == 1 else ("were", "count")
         notes.append(
-            f"{first.codename} on {first.problem}: {_numbered(broken)} {verbs[0]} broken off and {verbs[1]} "
-            f"as last looked at, after {_several(broken.values())}."
+            f"{first.codename} on {first.problem}: {_format.numbered(broken)} {verbs[0]} broken off and "
+            f"{verbs[1]} as last looked at, after {_several(broken.values())}."
         )
     return Run(first.path, {**first.config, "seeds": list(seeds)}, first.environment, seeds)
-
-
-def _numbered(seeds: Iterable[int]) -> str:
-    """Seed 3, or seeds 1, 2, 3."""
-    names = [str(n) for n in seeds]
-    return f"seed{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _several(iterations: Collection_[int]) -> str:

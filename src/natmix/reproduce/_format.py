@@ -75,6 +75,12 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
+def numbered(seeds: Iterable[int]) -> str:
+    """Seed 3, or seeds 1, 2, 3."""
+    names = [str(n) for n in seeds]
+    return f"seed{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """A Markdown table, all but the first columns aligned to the right."""
     rule = ["---" if i < left else "---:" for i in range(len(header))]

@@ -7,6 +7,7 @@ from pathlib import Path
 from natmix import presets
 from natmix._codenames import MODULES, parse
 from natmix.problems import PAPER
+from natmix.reproduce._format import count
 from natmix.reproduce._paper import ALL, MAIN
 from natmix.runs import Limits
 from natmix.runs._config import parse_seconds
@@ -89,6 +90,29 @@ def plan(
         for problem in _QUICK_FIRST
         if problem in where and available(codename, problem)
     ]
+
+
+def at_most(jobs: Sequence[Job], seeds: int) -> str:
+    """In a sentence, how long it takes if every seed uses all of its time."""
+    times = [_shortest(job) for job in jobs]
+    each = f"{min(times):g} s" if len(set(times)) == 1 else f"{min(times):g} to {max(times):g} s"
+    return (
+        f"{count(len(jobs), 'cell')} of the table, {count(seeds, 'seed')} each, a limit of {each} per seed: "
+        f"at most {_hours(seeds * sum(times))} one after another, and less for what has finished or runs "
+        "together."
+    )
+
+
+def _shortest(job: Job) -> float:
+    """The time limit of a seed in seconds."""
+    whole = job.max_seconds or presets.paper(job.codename, job.problem).max_seconds
+    return whole if job.max_run_seconds is None else min(whole, job.max_run_seconds)
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def _of(times: Mapping[str, float], problem: str) -> float | None:

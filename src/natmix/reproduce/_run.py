@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from natmix import problems, runs
 from natmix.problems import Problem
 from natmix.reproduce._collect import DTYPE, Collection
-from natmix.reproduce._jobs import Job
+from natmix.reproduce._format import count, numbered
+from natmix.reproduce._jobs import Job, at_most
 from natmix.runs import Limits, RunConfig, Watcher
 from natmix.runs._config import differences
 from natmix.runs._directory import _MAY_DIFFER, CONFIG, SeedFiles, _mismatch, prepare, read_json
@@ -66,12 +67,13 @@ def run_missing(
     """
     seeds, report = list(seeds), Report()
     configs = _configure_all(jobs, seeds[0], out)
+    say(at_most(jobs, len(seeds)))
     for job, config in zip(jobs, configs, strict=True):
         known = elsewhere.finished(job.codename, job.problem) if elsewhere is not None else set()
         todo = _todo(job.folder(out), [s for s in seeds if s not in known], config.limits, job.name, say)
         if not todo:
             continue
-        say(f"{job.name}: {len(todo)} of {len(seeds)} seeds to run")
+        say(f"{job.name}: {len(todo)} of {count(len(seeds), 'seed')} to run")
         with watch(job) as watcher:
             _run_job(job, config, todo, out, watcher, keep_checkpoints, report)
         if report.interrupted:
@@ -145,8 +147,8 @@ def _todo(
     short = [seed for seed, how in standing.items() if how == "short"]
     if short:
         say(
-            f"{name}: seeds {', '.join(map(str, short))} have finished under another limit and their "
-            "checkpoints were not kept; they stay as they are (remove their folders to run them anew)."
+            f"{name}: finished under another limit, without checkpoints to go on from: "
+            f"{numbered(short)}; to run them anew, remove their folders."
         )
     return [seed for seed, how in standing.items() if how == "todo"]
 
