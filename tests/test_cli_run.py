@@ -1,5 +1,7 @@
 """``natmix run``, ``list``, ``show`` and ``compare``, as a user types them."""
 
+import dataclasses
+import math
 import os
 import shutil
 import signal
@@ -11,8 +13,9 @@ from typer.testing import CliRunner
 
 from natmix import Mixture, problems, runs
 from natmix.cli import _list, _overrides, _run, app
-from natmix.cli._run_progress import RunProgress
+from natmix.cli._run_progress import RunProgress, _line
 from natmix.cli._run_table import mean_and_error, number
+from natmix.runs._seed import Snapshot
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -112,6 +115,23 @@ def test_ctrl_c_then_the_same_command(tmp_path, monkeypatch, finished):
     assert "seed 0  goes on after iteration 1" in again.stderr
     there, here = (runs.load_run(path).seeds[0] for path in (finished[1], tmp_path / "run"))
     assert there.final["neg_elbo"] == here.final["neg_elbo"]
+
+
+def test_a_run_without_a_checkpoint_says_that_it_begins_anew():
+    progress = RunProgress(quiet=False)
+    with progress._console.capture() as captured:
+        progress.began(0, 0, True)
+        progress.began(1, 0, False)
+    first, second = captured.get().splitlines()
+    assert first.startswith("seed 0  no checkpoint yet: begins anew")
+    assert second == "seed 1  compiling …"
+
+
+def test_no_elbo_is_shown_before_the_first_look():
+    early = Snapshot(0, 5, 100, 1, 2.0, None, None)
+    assert _line(early).plain == "seed 0  iteration 5  components 1  evaluations 100  2 s"
+    later = dataclasses.replace(early, neg_elbo=math.nan, neg_elbo_se=math.nan)
+    assert "-ELBO nan" in _line(later).plain  # what a look found
 
 
 def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):

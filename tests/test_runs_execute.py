@@ -67,8 +67,8 @@ class Recorder(Silence):
     def skipped(self, seed):
         self.events.append(("skipped", seed))
 
-    def began(self, seed, resumed_at):
-        self.events.append(("began", seed, resumed_at))
+    def began(self, seed, resumed_at, anew):
+        self.events.append(("began anew" if anew else "began", seed, resumed_at))
 
     def update(self, snapshot):
         self.on_update(snapshot)
@@ -262,8 +262,26 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(whole, tmp_path):
     with pytest.raises(Killed):
         execute(out, watcher=Recorder(kill))
     assert load_run(out).seeds[0].trace == {}
-    execute(out, keep_checkpoints=True)
+    watcher = Recorder()
+    execute(out, watcher=watcher, keep_checkpoints=True)
+    assert watcher.events[0] == ("began anew", 0, 0)
     assert_same_as_whole(out, whole)
+
+
+def test_the_first_checkpoint_comes_early(tmp_path, small_chunks, monkeypatch):
+    monkeypatch.setattr("natmix.runs._seed.FIRST_CHECKPOINT_SECONDS", 0.0)
+    out, seen = tmp_path / "run", []
+
+    def kill(snapshot):
+        seen.append(snapshot.iterations)
+        if len(seen) == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        execute(out, watcher=Recorder(kill), checkpoint_seconds=1e9)
+    watcher = Recorder()
+    execute(out, watcher=watcher)
+    assert watcher.events[0] == ("began", 0, seen[0])  # and no second one followed it
 
 
 def test_finished_seeds_are_skipped_and_new_ones_added(whole, tmp_path):

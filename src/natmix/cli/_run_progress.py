@@ -40,9 +40,11 @@ class RunProgress:
         """The seed had finished before."""
         self._show(seed, Text.assemble(_title(seed), "finished before, skipped"), at_once=True)
 
-    def began(self, seed: int, resumed_at: int) -> None:
+    def began(self, seed: int, resumed_at: int, anew: bool) -> None:
         """The seed starts, or goes on."""
         how = f"goes on after iteration {resumed_at:,}" if resumed_at else "compiling …"
+        if anew:
+            how = f"no checkpoint yet: begins anew, {how}"
         self._show(seed, Text.assemble(_title(seed), how), at_once=True)
 
     def update(self, snapshot: Snapshot) -> None:
@@ -73,12 +75,14 @@ def _title(seed: int) -> tuple[str, str]:
 
 
 def _line(s: Snapshot) -> Text:
+    seen: list[str | tuple[str, str]] = []
+    if s.neg_elbo is not None:
+        seen = ["  -ELBO ", (f"{s.neg_elbo:,.4f} ± {s.neg_elbo_se:.2g}", "green")]
     return Text.assemble(
         _title(s.seed),
         "iteration ",
         (f"{s.iterations:,}", "cyan"),
-        "  -ELBO ",
-        (f"{s.neg_elbo:,.4f} ± {s.neg_elbo_se:.2g}", "green"),
+        *seen,
         "  components ",
         (f"{s.components}", "cyan"),
         "  evaluations ",

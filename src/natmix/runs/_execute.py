@@ -39,8 +39,8 @@ class Watcher(Protocol):
     def skipped(self, seed: int) -> None:
         """The seed had finished before."""
 
-    def began(self, seed: int, resumed_at: int) -> None:
-        """The seed starts, or goes on after so many iterations."""
+    def began(self, seed: int, resumed_at: int, anew: bool) -> None:
+        """The seed starts (``anew``: again, it left no checkpoint), or goes on after so many iterations."""
 
     def update(self, snapshot: Snapshot) -> None:
         """After every chunk."""
@@ -56,7 +56,7 @@ class Silence:
     """A watcher that does nothing."""
 
     def skipped(self, seed: int) -> None: ...
-    def began(self, seed: int, resumed_at: int) -> None: ...
+    def began(self, seed: int, resumed_at: int, anew: bool) -> None: ...
     def update(self, snapshot: Snapshot) -> None: ...
     def finished(self, snapshot: Snapshot, final: dict[str, Any]) -> None: ...
     def failed(self, seed: int, error: str) -> None: ...
@@ -102,7 +102,7 @@ def execute(
         out: the run directory, new or of the same configuration.
         load: the problem of a seed.
         watcher: is told how it goes.
-        checkpoint_seconds: between checkpoints; more if they take long.
+        checkpoint_seconds: between checkpoints; more if they take long, and at most 10 before the first.
         keep_checkpoints: also of finished seeds.
         together: whether seeds run at once (`jax.vmap`); if left out, while that is faster by the rule of
             `natmix.runs._choice.faster_together`.
@@ -218,7 +218,7 @@ class _Work:
     ) -> list[int]:
         for job in jobs:
             job.progress.seeds_together = max(job.progress.seeds_together, len(jobs))
-            self._watcher.began(job.seed, job.progress.iterations)
+            self._watcher.began(job.seed, job.progress.iterations, job.anew)
         ended = _run_group(jobs, stepper, self._interrupt, self._watcher, self._keep, going_on, may_part)
         self.failed += ended.failed
         return ended.unfinished

@@ -35,6 +35,8 @@ LOOK_GROWTH = 1.1
 LOOK_SECONDS = 0.5
 """and at least so many seconds apart."""
 CHECKPOINT_SECONDS = 60.0
+FIRST_CHECKPOINT_SECONDS = 10.0
+"""The first one comes early, so that little is lost of a run that is killed soon."""
 _CHECKPOINT_SHARE = 20  # a checkpoint that took s seconds is followed by 20 s without one
 
 
@@ -64,12 +66,16 @@ class Snapshot:
     evaluations: int
     components: int
     seconds: float
-    neg_elbo: float
-    neg_elbo_se: float
+    neg_elbo: float | None
+    """None before the first look."""
+    neg_elbo_se: float | None
 
 
 class SeedJob:
-    """Runs one seed when told to: ``begin``, then ``took`` after every chunk, until ``stopped``."""
+    """Runs one seed when told to: ``begin``, then ``took`` after every chunk, until ``stopped``.
+
+    ``anew`` is whether it had been begun before, but there is no checkpoint to go on from.
+    """
 
     def __init__(
         self,
@@ -96,6 +102,8 @@ class SeedJob:
     def _begin(self) -> State:
         """The first state, or the one of the checkpoint."""
         config = self.config
+        self._has_checkpoint = self.files.checkpoint.is_file()
+        self.anew = self.files.folder.is_dir() and not self._has_checkpoint
         self.files.create()
         self.files.failed.unlink(missing_ok=True)
         self._offset = -self._clock.read()
@@ -221,22 +229,23 @@ class SeedJob:
     def snapshot(self) -> Snapshot:
         """What there is to show."""
         p, last = self.progress, self.looks[-1] if self.looks else {}
-        nan = float("nan")
         return Snapshot(
             self.seed,
             p.iterations,
             p.evaluations,
             p.components,
             p.seconds,
-            last.get("neg_elbo", nan),
-            last.get("neg_elbo_se", nan),
+            last.get("neg_elbo"),
+            last.get("neg_elbo_se"),
         )
 
     # Checkpoints --------------------------------------------------------------------------------
 
     def _checkpoint_due(self) -> bool:
-        since = time.perf_counter() - self._last_checkpoint
-        return since >= max(self._checkpoint_seconds, _CHECKPOINT_SHARE * self._checkpoint_cost)
+        since, usual = time.perf_counter() - self._last_checkpoint, self._checkpoint_seconds
+        if not self._has_checkpoint:
+            return since >= min(FIRST_CHECKPOINT_SECONDS, usual)
+        return since >= max(usual, _CHECKPOINT_SHARE * self._checkpoint_cost)
 
     def checkpoint(self) -> None:
         """Write down everything needed to go on."""
@@ -245,6 +254,7 @@ class SeedJob:
             self.progress.weight_stride = self._weights.stride
             self._write_records()
             save_state(self.files.checkpoint, self.state, dataclasses.asdict(self.progress))
+            self._has_checkpoint = True
             self._last_checkpoint = time.perf_counter()
             self._checkpoint_cost = self._last_checkpoint - before
 
