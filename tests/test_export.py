@@ -94,16 +94,6 @@ def test_the_guide_has_the_fit_s_elbo(result):
     assert float(draws["mu"].mean()) == pytest.approx(float(result.sample(3000)["mu"].mean()), abs=0.15)
 
 
-def test_a_sampler_s_start(result):
-    start = result.sampler_start(7)
-    assert start.positions.shape == (7, result.mixture.dim)
-    np.testing.assert_allclose(start.inverse_mass_matrix, result.mixture.covariance())
-    two = Mixture.full([0.5, 0.5], [[-9.0], [9.0]], np.ones((2, 1, 1)))
-    far = dataclasses.replace(result, mixture=two).sampler_start()
-    assert far.within == pytest.approx(1.0)
-    assert far.inverse_mass_matrix == pytest.approx(82.0)
-
-
 def test_a_frozen_mixture_behaves_as_scipy_s():
     mean, covariance = np.array([1.0, -2]), np.array([[2.0, 0.3], [0.3, 1]])
     ours = Mixture.full([1.0], mean[None], covariance[None]).frozen()

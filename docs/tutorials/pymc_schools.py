@@ -36,4 +36,13 @@ print(f"\nmean of tau: {result.sample(20_000)['tau'].mean():.2f}, corrected {cor
 first = result.predict(2000)["effect"][:, 0]
 print(f"next effect in the first school: {first.mean():.1f} ± {first.std():.1f}")
 
+# PyMC's own sampler, begun where the mixture is: a few draws need no long way to the posterior.
+with schools:
+    chains = pm.sample(
+        100, tune=100, chains=2, cores=1, initvals=result.sampler_start(2).initvals, progressbar=False
+    )
+print(
+    f"mean of mu: {float(chains.posterior['mu'].mean()):.1f} by NUTS, {result.sample(2000)['mu'].mean():.1f}"
+)
+
 assert result.diagnosis.trusted

@@ -1,6 +1,6 @@
-"""A result for other libraries: ArviZ, pandas, samplers; imported only when asked for."""
+"""A result for other libraries: ArviZ and pandas; imported only when asked for."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,31 +19,6 @@ if TYPE_CHECKING:
     import pandas
 
     from natmix._result import Result
-
-
-class SamplerStart(NamedTuple):
-    """What a Markov chain needs to begin well, in unconstrained coordinates.
-
-    Attributes:
-        positions: one point per chain, drawn from the mixture: spread over its modes.
-        inverse_mass_matrix: the mixture's covariance, as NUTS in BlackJAX and NumPyro takes it. Of several
-            far modes it is too wide; ``within`` then fits better.
-        within: the covariance within components, averaged by their weights.
-    """
-
-    positions: Float[np.ndarray, "C D"]
-    inverse_mass_matrix: Float[np.ndarray, "D D"]
-    within: Float[np.ndarray, "D D"]
-
-
-def sampler_start(result: "Result", chains: int, seed: int) -> SamplerStart:
-    """`Result.sampler_start`."""
-    chains = whole(chains, "chains")
-    mixture = result.mixture
-    weights = np.asarray(mixture.weights, float)
-    within = np.einsum("k,kij->ij", weights / weights.sum(), np.asarray(mixture.covariances, float))
-    positions = np.asarray(mixture.sample(seed, chains), float)
-    return SamplerStart(positions, np.asarray(mixture.covariance(), float), within)
 
 
 def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.ndarray]:

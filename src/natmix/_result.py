@@ -22,7 +22,7 @@ from natmix.targets import AbstractTarget
 if TYPE_CHECKING:
     import pandas
 
-    from natmix._export import SamplerStart
+    from natmix._sampler_start import SamplerStart
     from natmix.diagnostics import Diagnosis
     from natmix.report import FitAxes
 
@@ -362,8 +362,14 @@ class Result:
         return self.model.guide(self.mixture)
 
     def sampler_start(self, chains: int = 4, *, seed: int = 0) -> "SamplerStart":
-        """Initial points and an inverse mass matrix for NUTS, in unconstrained coordinates."""
-        from natmix._export import sampler_start
+        """Initial points and an inverse mass matrix for NUTS, in unconstrained coordinates and by name.
+
+        ``start = result.sampler_start(4)``, then in NumPyro ``NUTS(model, dense_mass=True,
+        inverse_mass_matrix=start.inverse_mass_matrix)`` and ``MCMC(...).run(key, ...,
+        init_params=start.by_name)``; in PyMC ``pm.sample(chains=4, initvals=start.initvals)``; in BlackJAX
+        ``start.positions`` with ``result.model.log_density``.
+        """
+        from natmix._sampler_start import sampler_start
 
         return sampler_start(self, chains, seed)
 

@@ -39,6 +39,7 @@ def model_header(result: Result) -> dict[str, Any]:
         "coordinates": list(model.coordinates),
         "names": [leaf_name(path) for path, _ in leaves],
         "structure": encoded(tree),
+        "latent": list(model.latent),
         "observed": list(model.observed),
         "dims": {name: list(axes) for name, axes in model.dims.items()},
         "coords": {name: _labels(values) for name, values in model.coords.items()},
@@ -94,6 +95,7 @@ def saved_model(
         dict(zip(header["observed"], arrays("observed", len(header["observed"])), strict=True)),
         header["dims"],
         header["coords"],
+        header.get("latent", ()),
     )
 
 

@@ -36,6 +36,8 @@ class AbstractModel(abc.ABC):
     Attributes:
         dim: entries of the vector.
         coordinates: their names, such as ``theta[3]`` (of the unconstrained variable).
+        latent: names of the variables that the vector stands for; `constrain` may give others that follow
+            from them. Empty if there are no others.
         observed: the model's data by name, as far as it knows them.
         dims: names of the axes of its variables and data, samples apart, as far as it knows them.
         coords: labels along these axes.
@@ -43,6 +45,7 @@ class AbstractModel(abc.ABC):
 
     dim: int
     coordinates: tuple[str, ...]
+    latent: tuple[str, ...] = ()
     observed: Mapping[str, np.ndarray] = MappingProxyType({})
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     coords: Mapping[str, Any] = MappingProxyType({})
@@ -58,6 +61,10 @@ class AbstractModel(abc.ABC):
     @abc.abstractmethod
     def constrain(self, x: Points) -> Any:
         """The model's own variables, samples first."""
+
+    def free(self, x: Points) -> dict[str, np.ndarray]:
+        """Vectors taken apart into the unconstrained variables, samples first."""
+        return dict(zip(self.coordinates, np.asarray(x).T, strict=True))
 
     def unconstrain(self, values: Any) -> Points:
         """Vectors for the model's own variables, samples first: the inverse of `constrain`."""

@@ -38,7 +38,7 @@ class NumpyroModel(AbstractModel):
         anywhere = numpyro.handlers.substitute(seeded, substitute_fn=numpyro.infer.init_to_uniform)
         trace = numpyro.handlers.trace(anywhere).get_trace(*self._args, **self._kwargs)
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
-        self._latent = tuple(name for name, site in sites.items() if not site["is_observed"])
+        self.latent = tuple(name for name, site in sites.items() if not site["is_observed"])
         given = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
         # A factor is observed too, and its value is empty.
         self.observed = {name: value for name, value in given.items() if value.size}
@@ -62,9 +62,9 @@ class NumpyroModel(AbstractModel):
         return NumpyroModel, (self._model, self._args, self._kwargs)
 
     def _check(self, trace: dict[str, Any]) -> None:
-        if not self._latent:
+        if not self.latent:
             raise ValueError("The model has no latent variable: nothing is left to be inferred.")
-        for name in self._latent:
+        for name in self.latent:
             if trace[name]["fn"].support.is_discrete:
                 raise ValueError(
                     f"The model's variable {name!r} is discrete, which a Gaussian mixture cannot be: sum it "
@@ -83,10 +83,14 @@ class NumpyroModel(AbstractModel):
     def _one(self, x: Float[Array, " D"]) -> dict[str, Array]:
         return self._unravel(x.astype(self._dtype))
 
+    def free(self, x: Points) -> dict[str, np.ndarray]:
+        """Latent variables by name, unconstrained, as NumPyro's samplers begin with them."""
+        return {name: np.asarray(v) for name, v in jax.vmap(self._one)(jnp.asarray(x)).items()}
+
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Latent variables and deterministics under the model's names."""
         values = jax.vmap(lambda row: self._finished(self._one(row)))(jnp.asarray(x))
-        given = [name for name in values if name in self._sites and name not in self._latent]
+        given = [name for name in values if name in self._sites and name not in self.latent]
         return {name: np.asarray(value) for name, value in values.items() if name not in given}
 
     def unconstrain(self, values: dict[str, Any]) -> Points:
@@ -94,7 +98,7 @@ class NumpyroModel(AbstractModel):
         _numpyro()
         from numpyro.infer.util import unconstrain_fn
 
-        found = by_name(values, self._latent)
+        found = by_name(values, self.latent)
 
         def vector(latent: dict[str, Array]) -> Float[Array, " D"]:
             free = unconstrain_fn(self._model, self._args, self._kwargs, latent)
@@ -110,7 +114,7 @@ class NumpyroModel(AbstractModel):
         def draw(key: PRNGKey) -> Float[Array, " D"]:
             with numpyro.handlers.seed(rng_seed=key):
                 trace = numpyro.handlers.trace(self._model).get_trace(*self._args, **self._kwargs)
-            values = {name: trace[name]["value"] for name in self._latent}
+            values = {name: trace[name]["value"] for name in self.latent}
             free = unconstrain_fn(self._model, self._args, self._kwargs, values)
             return ravel_pytree({name: free[name] for name in sorted(free)})[0]
 
@@ -129,7 +133,7 @@ class NumpyroModel(AbstractModel):
         """
         _numpyro()
         key = prediction_key(seed)
-        latent = {name: samples[name] for name in self._latent}
+        latent = {name: samples[name] for name in self.latent}
         if args or kwargs:
             return predictions(self._model, key, latent, args, kwargs)
         return replicates(self._model, tuple(self.observed), key, latent, self._args, self._kwargs)

@@ -39,6 +39,7 @@ class PymcModel(AbstractModel):
         self._log_density = graph.get_jaxified_graph(inputs=model.value_vars, outputs=[model.logp()])
         outputs = [v for v in model.unobserved_value_vars if not v.name.endswith("__")]
         self._outputs = [v.name for v in outputs]
+        self.latent = tuple(rv.name for rv in model.free_RVs)
         self._named = graph.get_jaxified_graph(inputs=model.value_vars, outputs=outputs)
         self._centre, self._dtype = np.asarray(flat, float), flat.dtype
         self.dim = int(flat.size)
@@ -68,6 +69,11 @@ class PymcModel(AbstractModel):
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         return jnp.asarray(self._log_density(*self._one(x))[0])
+
+    def free(self, x: Points) -> dict[str, np.ndarray]:
+        """Free variables, transformed to the real line, under PyMC's names for these (``tau_log__``)."""
+        values = jax.vmap(lambda row: tuple(self._one(row)))(jnp.asarray(x))
+        return dict(zip(self._inputs, map(np.asarray, values), strict=True))
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Free variables and deterministics under the model's names."""

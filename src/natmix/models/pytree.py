@@ -88,6 +88,12 @@ class PytreeModel(AbstractModel):
     def constrain(self, x: Points) -> Any:
         return jax.tree.map(np.asarray, jax.vmap(self._one)(jnp.asarray(x)))
 
+    def free(self, x: Points) -> dict[str, np.ndarray]:
+        """The leaves by name, unconstrained."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
+        parts = zip(self.names, self._shapes, np.split(np.asarray(x), ends, axis=1), strict=True)
+        return {name or "x": part.reshape(len(part), *shape) for name, shape, part in parts}
+
     @property
     def is_vector(self) -> bool:
         """Whether a position is one vector, not a tree of variables."""

@@ -21,6 +21,7 @@ class SavedModel(AbstractModel):
         observed: its data.
         dims: names of the variables' axes.
         coords: labels along them.
+        latent: names of the variables that others follow from.
     """
 
     def __init__(
@@ -32,10 +33,12 @@ class SavedModel(AbstractModel):
         observed: Mapping[str, np.ndarray],
         dims: Mapping[str, Sequence[str]],
         coords: Mapping[str, Any],
+        latent: Sequence[str] = (),
     ) -> None:
         self.kind = kind
         self.coordinates = tuple(coordinates)
         self.dim = len(self.coordinates)
+        self.latent = tuple(latent)
         self.observed = dict(observed)
         self.dims = {name: tuple(axes) for name, axes in dims.items()}
         self.coords = dict(coords)

@@ -30,6 +30,11 @@ def flat_name(text: str) -> Flat:
     return Flat(match["name"], tuple(int(i) - 1 for i in match["index"].split(".")[1:]), match["part"] or "")
 
 
+def variables(flat: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the variables that these numbers belong to, each once."""
+    return tuple(dict.fromkeys(flat_name(text).name for text in flat))
+
+
 class _Variable(NamedTuple):
     shape: tuple[int, ...]
     columns: Int[np.ndarray, " M"]
