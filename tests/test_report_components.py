@@ -62,6 +62,15 @@ def test_the_stack_reaches_from_zero_to_one(tmp_path):
     ax.figure.savefig(tmp_path / "weights.png")
 
 
+def test_the_legend_leaves_out_what_is_gone_and_says_so():
+    rows = [(1, np.arange(3), np.array([0.5, 0.3, 0.2])), (2, np.arange(3), np.array([0.6, 0.3996, 0.0004]))]
+    ax = plot_component_weights(WeightHistory.from_rows(rows))
+    assert len(ax.collections) == 3
+    legend = ax.get_legend()
+    assert [t.get_text() for t in legend.get_texts()] == ["40.0%  component 1", "60.0%  component 0"]
+    assert legend.get_title().get_text() == "weight at the end, 0.05% or more"
+
+
 def test_weights_of_one_look_and_of_none():
     _, ax = plt.subplots()
     assert plot_component_weights(history(looks=1), ax=ax) is ax

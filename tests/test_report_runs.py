@@ -137,6 +137,8 @@ def test_stick_figures_follow_the_kinematics(talos, tmp_path):
     figure = panels[0].figure
     assert "TALOS: the 2 heaviest components of 3, 80% of the weight" in texts(figure)
     figure.savefig(tmp_path / "talos.png")
+    faint = Mixture.diagonal([0.6, 0.0004, 0.3996], mixture.means, np.full((3, 34), 0.01))
+    assert len(plot_talos(faint, talos, samples=1)) == 2
     with pytest.raises(ValueError, match="at least one component"):
         plot_talos(mixture, talos, components=0)
     with pytest.raises(ValueError, match="3 components to show, but 1 axes"):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _OWN = 9
 _WORTHY = 0.015
 _COHORTS = 5
+_VISIBLE = 0.0005  # less is printed as 0.0%
 _TINTS = (0.15, 0.85)
 
 
@@ -70,11 +71,14 @@ def plot_component_weights(
     ax.set(xlim=(over[0], over[-1]), ylim=(0, 1), xlabel="iteration", ylabel="weight")
     ax.yaxis.set_major_formatter("{x:.0%}")
     handles, labels = ax.get_legend_handles_labels()
+    left = [
+        k for k in reversed(range(len(labels))) if weights[-1, k] >= _VISIBLE
+    ]  # in the order of the stack
     explain(
         ax,
-        "weight at the end",
-        handles=handles[::-1],  # in the order of the stack
-        labels=labels[::-1],
+        "weight at the end" + (f", {_VISIBLE:.2%} or more" if len(left) < len(labels) else ""),
+        handles=[handles[k] for k in left],
+        labels=[labels[k] for k in left],
         loc="center left",
         bbox_to_anchor=(1.01, 0.5),
         alignment="left",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from natmix.problems.talos import Talos
 
 _COLUMNS = 3
+_VISIBLE = 0.0005  # a weight that is printed as 0.0% has no panel
 _GROUND, _GOALS, _SAMPLES, _MEAN = 0, 1, 2, 3  # layers, from the back
 _BOX = ((-0.55, 0.55), (-0.7, 0.6), (-0.08, 1.4))
 _PLATE = ((-0.4, 0.4), (-0.5, 0.6))
@@ -45,7 +46,7 @@ def plot_talos(
     Args:
         mixture: over the poses.
         robot: the kinematics, ``problem.target.fn``.
-        components: how many to show.
+        components: how many to show, of those with at least 0.05% of the weight.
         samples: how many poses of each to draw beside its mean.
         seed: of the samples.
         axes: where to draw, 3-D axes, one for each component shown; a new figure if left out.
@@ -57,6 +58,7 @@ def plot_talos(
         raise ValueError(f"Show at least one component, got components={components}, samples={samples}.")
     weights = np.asarray(mixture.weights, dtype=float)
     rows = np.argsort(-weights, kind="stable")[:components]
+    rows = rows[weights[rows] >= min(_VISIBLE, weights.max())]
     panels = list(axes) if axes is not None else _panels(len(rows))
     if len(panels) != len(rows):
         raise ValueError(f"There are {len(rows)} components to show, but {len(panels)} axes to draw on.")
