@@ -1,6 +1,7 @@
 """``natmix run``, ``list``, ``show`` and ``compare``, as a user types them."""
 
 import dataclasses
+import json
 import math
 import os
 import shutil
@@ -153,6 +154,11 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
     [
         (["breast_cancr"], "did you mean 'breast_cancer'?"),
         (["gmm2", "--algorithm", "samtro"], "leaves out"),
+        (
+            ["gmm2", "--algorithm", "foo"],
+            "natmix: A codename has seven letters, one of each module, and 'foo' has 3",
+        ),
+        (["gmm0"], "gmmD and stmD exist for D from 1"),
         (["gmm2", "--seeds", "1-3"], "Seeds are written 7, 0,3,5 or 0:10"),
         (["gmm2", "--max-time", "soon"], "A time is written 90, 90s, 10m"),
         (["gmm2", "--max-iters", "0"], "max_iterations must be a whole number of at least 1"),
@@ -187,7 +193,22 @@ def test_a_folder_that_cannot_be_made_gets_one_sentence_before_any_work(tmp_path
 
     monkeypatch.setattr(_run, "_load", load)
     (tmp_path / "file").write_text("")
-    assert_one_sentence(run(tmp_path / "file" / "new" / "run"), "file: Not a directory")
+    words = f"cannot be a folder, for {tmp_path / 'file'} is a file; choose another place."
+    assert_one_sentence(run(tmp_path / "file" / "new" / "run"), words)
+    assert_one_sentence(run(tmp_path / "file"), "file is a file; choose another place.")
+
+
+def test_a_folder_that_is_refused_when_made_gets_one_sentence(tmp_path, monkeypatch, finished):
+    def mkdir(self, *arguments, **options):
+        raise FileNotFoundError(2, "No such file or directory", str(self))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.mkdir", mkdir)
+        patch.setattr("natmix.cli._compilation_cache.use_compilation_cache", lambda: None)
+        outcome = run(tmp_path / "new")
+    assert_one_sentence(
+        outcome, "new cannot be written to (No such file or directory); choose another folder"
+    )
 
 
 def test_a_mistake_leaves_no_folder(tmp_path):
@@ -255,7 +276,9 @@ def test_list_names_problems_presets_and_runs(finished, monkeypatch):
     assert outcome.exit_code == 0, outcome.output
     for name in problems.names():
         assert any(line.split()[:2] == [name, _dimension(name)] for line in outcome.stdout.splitlines())
-    assert "log Z = 0" in outcome.stdout
+    assert "-77.579 ± 0.017" in outcome.stdout
+    assert "± is one standard error" in outcome.stdout
+    assert "all of these problems but planar_robot_1, stm300 (ZAMTRUX)." in outcome.stdout
     assert "SEPYFUX" in outcome.stdout
     row = next(line for line in outcome.stdout.splitlines() if "gmm2 " in line)
     assert "2 of 2" in row
@@ -278,6 +301,23 @@ def test_list_without_data_and_runs(tmp_path, monkeypatch):
     assert outcome.stdout.rstrip().endswith("none")
 
 
+def test_list_fits_80_columns_whatever_is_wrong_with_the_data(tmp_path, monkeypatch):
+    def load(name):
+        if name == "wine":
+            raise ValueError(f"{'x' * 100} is not the file. Replace or remove it.")
+        return problems._catalogue.load(name)
+
+    monkeypatch.setattr(problems, "load", load)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = natmix("list", "--runs", tmp_path).stdout.splitlines()
+    remark = [line for line in lines if line.startswith("wine: xxx")]
+    assert len(remark) == 1
+    assert remark[0].endswith("Replace or remove it.")
+    assert all(len(line) <= 80 for line in lines if line not in remark)
+    (row,) = (line for line in lines if line.startswith("wine ") and "177" in line)
+    assert row.endswith("bad file")
+
+
 def test_list_survives_a_damaged_run(tmp_path):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "config.json").write_text("{")
@@ -295,6 +335,18 @@ def test_show_tells_what_a_run_is_and_how_it_ended(finished, monkeypatch):
     words = outcome.stdout.split()
     assert "detected_modes" in words
     assert "mean" in words
+
+
+@pytest.mark.parametrize(("ess", "flagged"), [(0.008, True), (0.02, False), (float("nan"), True)])
+def test_show_flags_a_log_evidence_from_few_samples(ess, flagged, copy):
+    final = copy / "seed-1" / "final.json"
+    values = json.loads(final.read_text()) | {"log_evidence": 3.0, "reverse_ess": ess}
+    final.write_text(json.dumps(values))
+    other = copy / "seed-0" / "final.json"
+    other.write_text(json.dumps(json.loads(other.read_text()) | {"log_evidence": 3.0, "reverse_ess": 0.5}))
+    shown = natmix("show", copy).stdout
+    assert "± is one standard error" in shown
+    assert ("log_evidence of seed 1 rests on few samples (reverse_ess below 1%)" in shown) == flagged
 
 
 def test_show_an_unfinished_run(copy, monkeypatch):

@@ -20,6 +20,7 @@ from natmix.problems import PAPER
 from natmix.problems.logistic_regression import _features
 from natmix.reproduce._accuracy import seen_accuracy
 from natmix.reproduce._commands import run_commands
+from natmix.reproduce._csv import write_csv
 from natmix.reproduce._jobs import parse_times
 from natmix.reproduce._summary import Statistic
 from natmix.runs import load_run
@@ -109,6 +110,16 @@ def test_the_table_is_beside_the_runs_if_nothing_is_said(folder, tmp_path, monke
     outcome = natmix("--only-table", "--from", folder)
     assert "table3-runs/tables/table3.md" in outcome.stdout
     assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_the_full_table_has_only_the_problems_asked_for(folder, tmp_path):
+    arguments = ("--only-table", "--out", folder, "--candidates", "all", "--problems", "gmm20")
+    assert natmix(*arguments, "--write", tmp_path / "w").exit_code == 0
+    text = (tmp_path / "w" / "table3_full.md").read_text(encoding="utf-8")
+    assert "| gmm20 |" in text
+    assert not any(f"| {problem} |" in text for problem in PAPER if problem != "gmm20")
+    write_csv(tmp_path / "zero.csv", [{"x": -0.0}])
+    assert (tmp_path / "zero.csv").read_text() == "x\n0\n"
 
 
 def test_the_commands_name_what_was_run(folder):
@@ -312,7 +323,7 @@ def test_mistakes_end_in_one_sentence(tmp_path, monkeypatch, arguments, words):
 def test_a_file_in_the_way_is_named(folder, tmp_path):
     (tmp_path / "file").write_text("")
     outcome = natmix("--only-table", "--out", folder, "--write", tmp_path / "file" / "results")
-    assert_one_sentence(outcome, "file: Not a directory")
+    assert_one_sentence(outcome, "is a file; choose another place.")
 
 
 def test_another_table_is_unknown():

@@ -17,6 +17,7 @@ from tiny_problem import SMALL, TRACES, tiny
 from natmix import Mixture, runs
 from natmix._run import CHUNK
 from natmix.runs import Limits, load_run
+from natmix.runs._directory import _mismatch
 from natmix.runs._execute import LOCKS, Silence
 from natmix.runs._history import MOST_ROWS, WeightRecorder
 from natmix.runs._lock import lock
@@ -318,6 +319,11 @@ def test_higher_limits_need_the_checkpoint(whole, tmp_path):
 def test_another_configuration_is_refused_by_name(whole):
     with pytest.raises(ValueError, match=r"holds another run: start.components is 1 there and 2 here"):
         execute(whole.out, components=2)
+    names = [(f"algorithm.settings.m.{k}", 1, 2) for k in "abcdefg"]
+    assert "(and 6 more, among them algorithm.m.b, algorithm.m.c, algorithm.m.d); " in _mismatch(
+        whole.out, names
+    )
+    assert "(and 2 more: algorithm.m.b, algorithm.m.c); " in _mismatch(whole.out, names[:3])
     config = configuration()
     other = dataclasses.replace(
         config, algorithm=runs.configure(tiny(), "samtrux", overrides=SMALL).algorithm

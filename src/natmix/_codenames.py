@@ -39,20 +39,24 @@ def parse(codename: str) -> dict[str, type[Option]]:
     if not isinstance(codename, str):
         raise ValueError(f"A codename is a string of seven letters such as 'samtron', got {codename!r}.")
     chosen: dict[str, type[Option]] = {}
+    n = len(codename)
+    which = repr(codename)
+    if n != len(MODULES):
+        which = f"A codename has seven letters, one of each module, and {codename!r} has {n}"
     for letter in codename.upper():
         if letter not in LETTERS:
-            raise ValueError(f"{codename!r}: {letter!r} names no option; the letters are {_all_choices()}.")
+            raise ValueError(f"{which}: {letter!r} names no option; the letters are {_all_choices()}.")
         module, option = LETTERS[letter]
         if module in chosen:
             raise ValueError(
-                f"{codename!r}: {chosen[module].letter!r} and {letter!r} both choose the {_words(module)}; "
+                f"{which}: {chosen[module].letter!r} and {letter!r} both choose the {_words(module)}; "
                 f"take one of {_choices(module)}."
             )
         chosen[module] = option
     missing = [m for m in MODULES if m not in chosen]
     if missing:
         lacks = "; ".join(f"the {_words(m)}: {_choices(m)}" for m in missing)
-        raise ValueError(f"{codename!r} leaves out {lacks}.")
+        raise ValueError(f"{which}: it leaves out {lacks}.")
     return {m: chosen[m] for m in MODULES}
 
 

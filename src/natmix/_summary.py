@@ -38,7 +38,7 @@ def summary(result: "Result") -> str:
         f"  evaluations  {counts.evaluations:,} of the target ({counts.training_evaluations:,} in training, "
         f"{counts.elbo_evaluations:,} for the ELBO)",
         f"  time         {times.total:.1f} s, of which {times.compilation:.1f} s compiling; "
-        f"{counts.iterations:,} iterations at {rate:.3g} per second",
+        f"{counts.iterations:,} iteration{'s' if counts.iterations != 1 else ''} at {rate:.3g} per second",
         f"  components   {counts.added} added, {counts.deleted} deleted, {counts.left_out} of negligible "
         f"weight left out; {counts.failed_updates} updates not usable and skipped",
     ]

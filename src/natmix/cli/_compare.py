@@ -24,10 +24,13 @@ def compare(
     """Compare runs: final numbers as a table, learning curves as a picture."""
     with one_sentence():
         from natmix.cli._console import print_table
+        from natmix.cli._run_table import ERRORS
         from natmix.runs import load_run
 
+        _check(out)
         runs = [load_run(path) for path in paths]
         print_table(_table(runs, target))
+        typer.echo(ERRORS)
         if importlib.util.find_spec("matplotlib") is None:
             typer.echo("There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'")
             return
@@ -74,13 +77,24 @@ def _time_to(run: "Run", target: float) -> str:
     return f"{np.mean(times):.3g}{share}"
 
 
+def _check(picture: Path) -> None:
+    """That it can be written, before any work."""
+    from natmix.runs._directory import check_possible
+
+    if picture.suffix.lstrip(".").lower() not in {"png", "pdf", "svg", "jpg", "jpeg"}:
+        raise ValueError(f"The picture must be a .png, .pdf, .svg or .jpg file, got {picture}.")
+    if picture.is_dir():
+        raise IsADirectoryError(
+            f"The picture cannot be written: {picture} is a folder; choose another --out."
+        )
+    check_possible(picture.parent)
+
+
 def _save(runs: "list[Run]", path: Path) -> None:
     from matplotlib import pyplot
 
     from natmix.report._learning_curves import plot_comparison
 
-    if path.suffix.lstrip(".").lower() not in {"png", "pdf", "svg", "jpg", "jpeg"}:
-        raise ValueError(f"The picture must be a .png, .pdf, .svg or .jpg file, got {path}.")
     pyplot.switch_backend("agg")  # a file needs no window
     figure = plot_comparison(runs)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,10 +17,15 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        path = f"{error.filename}: " if error.filename else ""
-        _leave(f"{path}{error.strerror or error}", error)
+        _leave(_about(error), error)
     except (ValueError, ImportError, TargetError) as error:
         _leave(str(error), error)
+
+
+def _about(error: OSError) -> str:
+    if not error.filename:
+        return str(error)
+    return f"{error.filename} cannot be used ({error.strerror or error}); check the path, or choose another."
 
 
 def _leave(message: str, error: Exception) -> None:

@@ -22,39 +22,59 @@ def list_(
         from rich.console import Console
 
         from natmix import presets
+        from natmix.cli._console import print_table
 
         console = Console(highlight=False, markup=False)
         console.print("Problems, for natmix run PROBLEM", style="bold")
-        console.print(_problems())
-        console.print("gmmD and stmD exist for any number of dimensions D.")
+        table, remarks = _problems()
+        print_table(table)
+        for remark in remarks:
+            console.print(remark, soft_wrap=True)
+        console.print(
+            "± is one standard error. gmmD and stmD exist for any D from 1 on; their modes are known."
+        )
         console.print("\nAlgorithms with the paper's hyperparameters (--preset paper)", style="bold")
         console.print(" ".join(presets.codenames()))
-        console.print("All others start from the choices of natmix.fit; natmix options lists the letters.")
+        console.print(f"for {_of_the_paper()}.", soft_wrap=True)
+        console.print("All others start from what natmix.fit chooses; natmix options lists the letters.")
         console.print(f"\nRuns in {runs}", style="bold", soft_wrap=True)
-        console.print(_runs(runs))
+        found = _runs(runs)
+        if isinstance(found, str):
+            console.print(found)
+        else:
+            print_table(found)
 
 
-def _problems() -> "Table":
-    from rich.table import Table
-
+def _of_the_paper() -> str:
     from natmix import presets
     from natmix.problems import catalogue
 
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("name", no_wrap=True)
-    table.add_column("D", justify="right")
-    table.add_column("what")
-    table.add_column("known")
-    table.add_column("preset")
-    table.add_column("data")
     in_paper = {p for codename in presets.codenames() for p in presets.problems(codename)}
+    out = [name for name in catalogue() if name not in in_paper]
+    out += [f"{p} ({c})" for c in presets.codenames() for p in in_paper if p not in presets.problems(c)]
+    return f"all of these problems but {', '.join(out)}" if out else "all of these problems"
+
+
+def _problems() -> "tuple[Table, list[str]]":
+    """A row per problem, and below them what is wrong with the data, once each."""
+    from rich.table import Table
+
+    from natmix.problems import catalogue
+
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("name", "D", "what", "log Z", "data"):
+        table.add_column(name, justify="right" if name == "D" else "left", no_wrap=True)
+    wrong: dict[str, list[str]] = {}
     for name, entry in catalogue().items():
         found = _loaded(name)
-        known, data = ("", found) if isinstance(found, str) else (_known(found), "")
-        table.add_row(
-            name, str(entry.dim), entry.title, known, "paper" if name in in_paper else "", data or "ready"
-        )
-    return table
+        known, data = "", "ready"
+        if isinstance(found, str):
+            data = "missing" if found.startswith("pip ") else "bad file"
+            wrong.setdefault(found, []).append(name)
+        else:
+            known = _known(found)
+        table.add_row(name, str(entry.dim), entry.short, known, data)
+    return table, [f"{', '.join(names)}: {why}" for why, names in wrong.items()]
 
 
 def _loaded(name: str) -> "Problem | str":
@@ -72,15 +92,10 @@ def _loaded(name: str) -> "Problem | str":
 
 
 def _known(problem: "Problem") -> str:
-    parts = []
-    if problem.log_evidence is not None:
-        error = f" ± {problem.log_evidence_se:g}" if problem.log_evidence_se else ""
-        parts.append(f"log Z = {problem.log_evidence:g}{error}")
-    if problem.modes is not None:
-        parts.append("modes")
-    if problem.sample is not None:
-        parts.append("samples")
-    return ", ".join(parts)
+    if problem.log_evidence is None:
+        return ""
+    error = f" ± {problem.log_evidence_se:g}" if problem.log_evidence_se else ""
+    return f"{problem.log_evidence:g}{error}"
 
 
 def _runs(folder: Path) -> "Table | str":
@@ -92,9 +107,9 @@ def _runs(folder: Path) -> "Table | str":
     paths = find_runs(folder)
     if not paths:
         return "none"
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("run", "problem", "algorithm", "preset", "seeds", "-ELBO"):
-        table.add_column(name, justify="right" if name in ("seeds", "-ELBO") else "left")
+        table.add_column(name, justify="right" if name in ("seeds", "-ELBO") else "left", no_wrap=True)
     for path in paths:
         try:
             run = load_run(path)
@@ -103,5 +118,5 @@ def _runs(folder: Path) -> "Table | str":
             row = [run.problem, run.codename, run.config["preset"], seeds, elbo]
         except (ValueError, KeyError):
             row = ["cannot be read", "", "", "", ""]
-        table.add_row(str(path), *row)
+        table.add_row(str(path.relative_to(folder)), *row)
     return table

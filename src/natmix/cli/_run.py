@@ -125,10 +125,11 @@ def _name(config: Any) -> str:
 
 def _report(outcome: Any, quiet: bool) -> None:
     from natmix.cli._console import console, print_table
-    from natmix.cli._run_table import failures, seeds_table
+    from natmix.cli._run_table import ERRORS, failures, seeds_table
 
     if not quiet:
         print_table(seeds_table(outcome.run))
+        console().print(ERRORS, soft_wrap=True)
         for line in failures(outcome.run):
             console().print(line, soft_wrap=True)
         console().print(f"The run is in {outcome.run.path}", soft_wrap=True)

@@ -23,6 +23,8 @@ _STOPPED = {
     "max_evaluations": "evals",
     "max_iterations": "iters",
 }
+ERRORS = "± is one standard error: of a seed's number from its samples, of a mean over the seeds."
+
 _FEW = 3  # seeds that have columns of their own
 _MOST_DIGITS = 6
 

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from natmix.runs import Run
 
 
+_ENOUGH = 0.01
+
+
 def show(path: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]) -> None:
     """Show what a run is, how its seeds ended, and their metrics."""
     with one_sentence():
         from natmix.cli._console import console, print_table
-        from natmix.cli._run_table import failures, metrics_table, seeds_table
+        from natmix.cli._run_table import ERRORS, failures, metrics_table, seeds_table
         from natmix.runs import load_run
 
         run = load_run(path)
@@ -29,6 +32,7 @@ def show(path: Annotated[Path, typer.Argument(metavar="RUN", help="A run directo
         if metrics is not None:
             where.print()
             print_table(metrics)
+        where.print(ERRORS, soft_wrap=True)
         for line in (*failures(run), *_remarks(run)):
             where.print(line, soft_wrap=True)
 
@@ -83,4 +87,17 @@ def _remarks(run: "Run") -> list[str]:
             lines[f"{name} is missing: {why}"] = None
         if "metrics_error" in final:
             lines[f"seed {seed.seed}: the metrics could not be computed: {final['metrics_error']}"] = None
+    few = [n for n, seed in run.finished.items() if _rests_on_few(seed.final or {})]
+    if few:
+        which = "seed" if len(few) == 1 else "seeds"
+        lines[
+            f"log_evidence of {which} {', '.join(map(str, few))} rests on few samples (reverse_ess below "
+            f"{_ENOUGH:.0%}): it can be off by many times its error, usually too low."
+        ] = None
     return list(lines)
+
+
+def _rests_on_few(final: dict[str, Any]) -> bool:
+    """Whether the importance weights behind log Z are those of a handful of samples."""
+    share = final.get("reverse_ess")
+    return final.get("log_evidence") is not None and share is not None and not share >= _ENOUGH

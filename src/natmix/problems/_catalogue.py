@@ -48,6 +48,7 @@ class Entry:
         name: as in ``load(name)``.
         dim: D.
         title: a few words for people.
+        short: fewer.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Entry:
     title: str
     build: Callable[..., Problem] = field(repr=False)
     settings: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    short: str = ""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -111,29 +113,32 @@ def _find(name: Any) -> Entry:
     random = _ANY_DIMENSION.fullmatch(name) if isinstance(name, str) else None
     if random is not None:
         return _random(random[1], int(random[2]))
+    if isinstance(name, str) and re.fullmatch(r"(gmm|stm)\d*", name):
+        raise ValueError(f"No test problem is called {name!r}; gmmD and stmD exist for D from 1 to 99999.")
     close = difflib.get_close_matches(str(name).lower().replace("-", "_"), _ENTRIES, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_ENTRIES)}."
     raise ValueError(f"No test problem is called {name!r}; {hint}")
 
 
 def _random(kind: str, dim: int) -> Entry:
-    title, build = {
-        "gmm": ("Gaussian mixture", gmm),
-        "stm": ("mixture of Student-t distributions", stm),
+    title, short, build = {
+        "gmm": ("Gaussian mixture", "Gaussian mixture", gmm),
+        "stm": ("mixture of Student-t distributions", "Student-t mixture", stm),
     }[kind]
-    return Entry(f"{kind}{dim}", dim, f"{title} in {dim} dimensions", build, {"dim": dim})
+    return Entry(f"{kind}{dim}", dim, f"{title} in {dim} dimensions", build, {"dim": dim}, short)
 
 
 def _logistic(data: str, dim: int, title: str) -> tuple[Entry, Entry, Entry]:
     of = {"data": data}
     return (
-        Entry(data, dim, f"logistic regression, {title}", logistic_regression, of),
+        Entry(data, dim, f"logistic regression, {title}", logistic_regression, of, "logistic regression"),
         Entry(
             f"{data}_mb",
             dim,
             f"logistic regression, {title}, minibatches",
             logistic_regression_minibatch,
             of,
+            "same, minibatches",
         ),
         Entry(
             f"{data}_testsplit",
@@ -141,6 +146,7 @@ def _logistic(data: str, dim: int, title: str) -> tuple[Entry, Entry, Entry]:
             f"logistic regression, {title}, with held-out rows",
             logistic_regression_held_out,
             of,
+            "same, held-out rows",
         ),
     )
 
@@ -154,11 +160,13 @@ def _talos(name: str, title: str, seed: int, dtype: Any, *, centre_of_mass: str 
 _ALL = (
     *_logistic("breast_cancer", 31, "breast cancer"),
     *_logistic("german_credit", 25, "German credit"),
-    Entry("planar_robot_4", 10, "planar robot with four goals", planar_robot, {"goals": 4}),
-    Entry("planar_robot_1", 10, "planar robot with one goal", planar_robot, {"goals": 1}),
+    Entry(
+        "planar_robot_4", 10, "planar robot with four goals", planar_robot, {"goals": 4}, "arm, four goals"
+    ),
+    Entry("planar_robot_1", 10, "planar robot with one goal", planar_robot, {"goals": 1}, "arm, one goal"),
     *(_random("gmm", dim) for dim in (20, 100)),
     *(_random("stm", dim) for dim in (20, 300)),
-    Entry("wine", 177, "Bayesian neural network, quality of white wine", wine),
-    Entry("talos", 34, "poses of the humanoid TALOS", _talos),
+    Entry("wine", 177, "Bayesian neural network, quality of white wine", wine, {}, "neural network"),
+    Entry("talos", 34, "poses of the humanoid TALOS", _talos, {}, "humanoid robot"),
 )
 _ENTRIES = {entry.name: entry for entry in sorted(_ALL, key=lambda e: (*PAPER, e.name).index(e.name))}

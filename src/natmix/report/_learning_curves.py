@@ -111,12 +111,14 @@ def plot_comparison(runs: Sequence[Run]) -> "Figure":
 
 
 def run_labels(runs: Sequence[Run]) -> list[str]:
-    """Codenames; with the name of the directory where they alone do not tell the runs apart."""
-    codenames = [run.codename for run in runs]
-    return [
-        f"{codename} ({run.path.name})" if codenames.count(codename) > 1 else codename
-        for codename, run in zip(codenames, runs, strict=True)
-    ]
+    """Codenames; with the name of the directory, or its path, where they alone do not tell the runs apart."""
+    labels = [run.codename for run in runs]
+    for more in (lambda run: run.path.name, lambda run: str(run.path)):
+        labels = [
+            f"{run.codename} ({more(run)})" if labels.count(label) > 1 else label
+            for label, run in zip(labels, runs, strict=True)
+        ]
+    return labels
 
 
 def plain_numbers(ax: "Axes") -> None:

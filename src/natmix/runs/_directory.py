@@ -14,7 +14,6 @@
 Every file is replaced in one step, so that a run killed at any moment leaves a readable directory.
 """
 
-import errno
 import json
 import os
 import re
@@ -30,6 +29,7 @@ from natmix.runs._config import differences
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 _MAY_DIFFER = ("limits", "seeds")
+_FEW = 3
 
 
 class SeedFiles:
@@ -79,19 +79,24 @@ def check_possible(path: Path) -> None:
     """That the folder exists or can be made, without making it."""
     there = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not there.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+        why = "is a file" if there == path else f"cannot be a folder, for {there} is a file"
+        raise NotADirectoryError(f"{path} {why}; choose another place.")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+        raise PermissionError(
+            f"{path} cannot be made, for you may not write to {there}; choose another place."
+        )
 
 
 def check_writable(path: Path) -> None:
     """Make the folder, and make sure that files can be written there."""
-    path.mkdir(parents=True, exist_ok=True)
     try:
+        path.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path, prefix=".natmix-"):
             pass
     except OSError as error:
-        raise OSError(error.errno, f"cannot be written to ({error.strerror})", str(path)) from error
+        raise type(error)(
+            f"{path} cannot be written to ({error.strerror}); choose another folder."
+        ) from error
 
 
 def seeds_in(path: Path) -> list[int]:
@@ -113,7 +118,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _mismatch(path: Path, found: list[tuple[str, Any, Any]]) -> str:
     name, there, here = found[0]
-    more = f" (and {len(found) - 1} more: {', '.join(n for n, _, _ in found[1:4])})" if found[1:] else ""
+    others = [n.replace(".settings.", ".") for n, _, _ in found[1:]]
+    few = ", ".join(others[:_FEW])
+    more = (
+        ""
+        if not others
+        else f" (and {len(others)} more{':' if len(others) <= _FEW else ', among them'} {few})"
+    )
     name = name.replace(".settings.", ".")
     return (
         f"{path} holds another run: {name} is {_short(there)} there and {_short(here)} here{more}; "
