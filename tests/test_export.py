@@ -13,6 +13,7 @@ from scipy import stats
 
 import natmix
 from natmix import Mixture
+from natmix._to_arviz import in_chains
 from natmix.models import PytreeModel
 
 jax.config.update("jax_enable_x64", True)
@@ -34,6 +35,10 @@ def result():
     return natmix.fit(model, model_kwargs={"y": Y}, max_iterations=60, progress=False)
 
 
+def groups(data):
+    return data.groups() if callable(data.groups) else data.children
+
+
 @pytest.fixture(scope="module")
 def arviz():
     with warnings.catch_warnings():
@@ -44,24 +49,89 @@ def arviz():
 def test_arviz_gets_posterior_stats_and_data(result, arviz):
     data = result.to_arviz()
     posterior = data["posterior"]
-    assert dict(posterior.sizes)["draw"] == 2000
-    assert posterior["z"].shape == (1, 2000, 5)
-    assert {"mu", "sigma", "p", "z"} == set(posterior.data_vars)
+    assert posterior["z"].shape == (4, 500, 5)
+    assert list(posterior.data_vars) == ["mu", "sigma", "p", "z"]
     np.testing.assert_allclose(data["observed_data"]["y"], Y)
     weights = np.exp(np.asarray(data["sample_stats"]["log_weight"]))
     assert weights.sum() == pytest.approx(1)
-    np.testing.assert_allclose(np.asarray(data["sample_stats"]["lp"])[0], result.draws.log_target)
+    np.testing.assert_allclose(np.asarray(data["sample_stats"]["lp"]).ravel(), result.draws.log_target)
+    assert "posterior_predictive" not in groups(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = arviz.summary(data, var_names=["mu"])
     assert float(table.loc["mu", "mean"]) == pytest.approx(float(posterior["mu"].mean()), abs=0.01)
+    assert float(table.loc["mu", "r_hat"]) == pytest.approx(1, abs=0.02)
+
+
+@pytest.fixture(scope="module")
+def full(result, arviz):
+    return result.to_arviz(predictive=True, log_likelihood=True)
+
+
+def test_arviz_gets_predictions_and_likelihoods(result, full):
+    ahead = full["posterior_predictive"]["y"]
+    assert ahead.dims == ("chain", "draw", "data")
+    x = {name: np.asarray(v) for name, v in full["posterior"].data_vars.items()}
+    mean = x["mu"][..., None] + x["z"] + x["p"][..., :1]
+    density = stats.norm.logpdf(Y, mean, x["sigma"][..., None])
+    np.testing.assert_allclose(full["log_likelihood"]["y"], density, rtol=1e-6)
+    residual = (np.asarray(ahead) - mean) / x["sigma"][..., None]
+    assert residual.std() == pytest.approx(1, abs=0.03)
+
+
+PLOTS = (
+    *("plot_trace", "plot_forest", "plot_pair", "plot_posterior", "plot_dist", "plot_rank", "plot_ess"),
+    *("plot_ppc", "plot_ppc_dist"),
+)
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_plots_of_arviz(full, arviz, name):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plot = getattr(arviz, name, None)
+    old = int(arviz.__version__.split(".")[0]) < 1
+    if plot is None or (old and name == "plot_dist"):  # which takes arrays
+        pytest.skip("Not in this ArviZ.")
+    plt.switch_backend("Agg")
+    some = {"var_names": ["mu", "sigma"]}
+    if "ppc" in name:
+        some = {"num_pp_samples" if old else "num_samples": 10}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plot(full, **some)
+    assert plt.get_fignums()
+    plt.close("all")
+
+
+def test_draws_are_corrected_for_arviz(result, arviz):
+    """One of two samples has twice the density that the mixture says."""
+    sigma = result.model.constrain(result.draws.x)["sigma"]
+    heavy = sigma > np.median(sigma)
+    draws = dataclasses.replace(
+        result.draws, log_target=result.draws.log_mixture + np.log(np.where(heavy, 2.0, 1.0))
+    )
+    data = dataclasses.replace(result, draws=draws).to_arviz(corrected=True)
+    assert np.mean(np.asarray(data["posterior"]["sigma"]) > np.median(sigma)) == pytest.approx(
+        2 / 3, abs=0.01
+    )
+    assert list(data["sample_stats"].data_vars) == ["lp", "log_mixture"]
+
+
+@pytest.mark.parametrize(("number", "chains"), [(2000, 4), (9, 3), (10, 2), (7, 1)])
+def test_every_draw_is_in_a_chain(number, chains):
+    value = np.arange(2.0 * number).reshape(number, 2)
+    assert in_chains(value).shape == (chains, number // chains, 2)
+    np.testing.assert_array_equal(in_chains(value).reshape(number, 2), value)
 
 
 def test_a_plain_fit_has_one_variable(arviz):
     plain = natmix.fit(lambda x: -0.5 * jnp.sum(x**2), 2, max_iterations=5, progress=False)
     data = plain.to_arviz()
-    assert data["posterior"]["x"].shape == (1, 2000, 2)
-    assert "observed_data" not in (data.groups() if callable(data.groups) else data.children)
+    assert data["posterior"]["x"].shape == (4, 500, 2)
+    assert "observed_data" not in groups(data)
+    for what in ("predictive", "log_likelihood"):
+        with pytest.raises(ValueError, match=f"{what}=True needs a NumPyro or PyMC model"):
+            plain.to_arviz(**{what: True})
     with pytest.raises(ValueError, match="elbo_samples"):
         dataclasses.replace(plain, draws=None).to_arviz()
     with pytest.raises(ValueError, match="something else"):
@@ -76,7 +146,7 @@ def test_variables_within_variables_have_names_that_can_be_stored(arviz):
 
 def test_pandas_has_a_row_for_every_entry(result):
     table = result.to_pandas(4000)
-    assert list(table.index[:3]) == ["mu", "p[0]", "p[1]"]
+    assert list(table.index[:3]) == ["mu", "sigma", "p[0]"]
     assert len(table) == 1 + 1 + 3 + 5
     x = result.sample(4000)
     assert table.loc["sigma", "mean"] == pytest.approx(x["sigma"].mean())

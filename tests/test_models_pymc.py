@@ -156,11 +156,17 @@ def test_data_that_can_be_exchanged_are_observed_too():
 def test_axes_keep_their_names_and_labels():
     pytest.importorskip("arviz")
     with pm.Model(coords={"school": ["a", "b", "c"], "time": [2001, 2002]}) as model:
-        effect = pm.Normal("effect", dims=("school", "time"))
+        effect = pm.Normal("effect", pm.Data("prior", np.zeros(2), dims="time"), dims=("school", "time"))
         pm.Deterministic("mean", effect.mean(axis=1), dims="school")
         pm.Normal("other", shape=2)
         pm.Normal("y", effect, 1.0, observed=np.zeros((3, 2)), dims=("school", "time"))
-    data = natmix.fit(model, max_iterations=3, progress=False).to_arviz()
+    data = natmix.fit(model, max_iterations=3, progress=False).to_arviz(predictive=True, log_likelihood=True)
+    for group in ("posterior_predictive", "log_likelihood"):
+        assert data[group]["y"].dims == ("chain", "draw", "school", "time")
+    np.testing.assert_allclose(
+        data["log_likelihood"]["y"], stats.norm.logpdf(np.asarray(data["posterior"]["effect"]))
+    )
+    assert data["constant_data"]["prior"].dims == ("time",)
     assert data["posterior"]["effect"].dims == ("chain", "draw", "school", "time")
     assert data["posterior"]["mean"].dims == ("chain", "draw", "school")
     assert data["posterior"]["other"].dims == ("chain", "draw", "other_dim_0")

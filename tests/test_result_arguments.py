@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -55,8 +56,8 @@ def lines():
         (lambda r: r.to_pandas(0), "n must be a whole number of at least 2, got 0"),
         (lambda r: r.sampler_start(0), "chains must be a whole number"),
         (lambda r: r.diagnose(2.5), "samples must be a whole number"),
-        (lambda r: r.diagnose(search=2.5), "search must be a whole number"),
-        (lambda r: r.diagnose(search=-1), "search must be a whole number"),
+        (lambda r: r.diagnose(search=2.5), "search is a number of climbs"),
+        (lambda r: r.diagnose(search=-1), "search is a number of climbs"),
         (lambda r: r.bridge(np.zeros((20, 2)), samples=-1), "samples must be a whole number"),
         (lambda r: r.plot(samples=0), "samples must be a whole number of at least 2, got 0"),
         (lambda r: r.plot(log_evidence="high"), "log_evidence must be a number"),
@@ -114,6 +115,17 @@ def test_results_are_themselves_and_nothing_else(plain, lines):
     assert plain == plain
     assert plain != lines
     assert len({plain, lines}) == 2
+
+
+def test_few_draws_are_corrected_from_a_pool_that_can_be_judged(plain):
+    """Weights of a mixture twice as wide are fine, whatever chance says of fifteen."""
+    half = natmix.JaxTarget(lambda x: -0.5 * jnp.sum(x**2) * 4, 2)
+    wide = dataclasses.replace(plain, target=half)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert wide.resample(3).shape == (3, 2)
+    with pytest.warns(UserWarning, match="15 samples are too few to judge .* allow a pool of 1000"):
+        wide.resample(3, pool=15)
 
 
 def test_resampling_counts_what_it_leaves_out(plain):

@@ -1,17 +1,13 @@
-"""A result for other libraries: ArviZ and pandas; imported only when asked for."""
+"""A result in tables: its variables by name, and for pandas."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy
 from jaxtyping import Float
 
-from natmix._inference_data import inference_data
 from natmix._whole import whole
-from natmix.diagnostics import pareto_smooth
-from natmix.models import AbstractModel
 from natmix.models._base import coordinate_names
 from natmix.models.pytree import leaf_name
 
@@ -29,43 +25,11 @@ def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.nda
     return {leaf_name(path) or "x": np.asarray(v) for path, v in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-def to_arviz(result: "Result") -> Any:
-    """`Result.to_arviz`."""
-    draws = result.draws
-    if draws is None or len(draws) == 0:
-        raise ValueError("The result has no samples with known log density: fit with elbo_samples=2000.")
-    log_weights = pareto_smooth(draws.log_ratio).log_weights
-    total = scipy.special.logsumexp(log_weights[np.isfinite(log_weights)])
-    stats = {
-        "lp": draws.log_target[None],
-        "log_mixture": draws.log_mixture[None],
-        "log_weight": (log_weights - total)[None],
-    }
-    groups: dict[str, Any] = {
-        "posterior": {_storable(name): v[None] for name, v in variables(result, draws.x).items()},
-        "sample_stats": stats,
-    }
-    model = result.model
-    if model is None:
-        return inference_data(groups)
-    if model.observed:
-        groups["observed_data"] = {_storable(name): v for name, v in model.observed.items()}
-    return inference_data(groups, *_axes(model, [name for group in groups.values() for name in group]))
-
-
-def _storable(name: str) -> str:
-    """A slash would be a path to a DataTree, and to a netCDF file."""
-    return name.replace("/", ".")
-
-
-def _axes(model: AbstractModel, names: list[str]) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """The names of axes, and labels along them; an axis must not have a variable's name."""
-
-    def axis(name: str) -> str:
-        return f"{_storable(name)}_dim" if _storable(name) in names else _storable(name)
-
-    dims = {_storable(name): [axis(a) for a in axes] for name, axes in model.dims.items()}
-    return dims, {axis(name): labels for name, labels in model.coords.items()}
+def latent_first(result: "Result", values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The variables that the model infers before those that follow from them."""
+    latent = () if result.model is None else result.model.latent
+    first = {name: values[name] for name in latent if name in values}
+    return first | {name: value for name, value in values.items() if name not in first}
 
 
 def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
@@ -76,7 +40,8 @@ def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
         raise ImportError("This needs pandas: pip install natmix[arviz].") from error
     n = whole(n, "n", 2)
     rows = {}
-    for name, value in variables(result, np.asarray(result.mixture.sample(seed, n))).items():
+    found = variables(result, np.asarray(result.mixture.sample(seed, n)))
+    for name, value in latent_first(result, found).items():
         flat = value.reshape(n, -1).astype(float)
         for label, column in zip(coordinate_names(name, value.shape[1:]), flat.T, strict=True):
             low, middle, high = np.quantile(column, [0.05, 0.5, 0.95])

@@ -23,3 +23,13 @@ def inference_data(
     make: Any = arviz.from_dict
     named = {"dims": {k: list(v) for k, v in (dims or {}).items()}, "coords": dict(coords or {})}
     return make(groups, **named) if int(arviz.__version__.split(".")[0]) >= 1 else make(**groups, **named)
+
+
+def joined(data: Any, other: Any) -> Any:
+    """The first with the second's groups."""
+    if hasattr(data, "extend"):
+        data.extend(other)
+    else:
+        for name, group in other.children.items():
+            data[name] = group
+    return data

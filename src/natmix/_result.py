@@ -159,12 +159,17 @@ class Result:
     def diagnosis(self) -> "Diagnosis | None":
         """The verdict of `diagnose`, made once; None without samples behind the ELBO.
 
-        Chains that are part of it evaluate the target, at most a tenth as often as the fit has.
+        Climbs and chains that are part of it evaluate the target, each at most a tenth as often as the fit.
         """
         return None if self.draws is None or len(self.draws) < 2 else self.diagnose()
 
     def diagnose(
-        self, samples: int = 0, *, search: int = 0, explore: "int | Literal['auto']" = "auto", seed: int = 0
+        self,
+        samples: int = 0,
+        *,
+        search: "int | Literal['auto']" = "auto",
+        explore: "int | Literal['auto']" = "auto",
+        seed: int = 0,
     ) -> "Diagnosis":
         """The verdict from the samples behind the ELBO, or more, and from searches outside of them.
 
@@ -173,6 +178,8 @@ class Result:
             search: how many climbs to make from samples of the start region, made 1, 3, 10, 30 and 100 times
                 as wide, for a target with gradients, to find missed modes. 32 find modes as wide as the
                 region nearly always up to 100 of its widths away and not at 500; narrower ones seldom.
+                "auto": from 10 to 32, within a tenth of the fit's evaluations and of its seconds (or one);
+                none if 10 would cost more than that, and as for the chains. 0 or False: none.
             explore: how many short Markov chains to start from samples of the mixture, to find mass next to
                 them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
                 evaluations with gradients, or without if there are none, and 10 samples of the mixture;
@@ -181,13 +188,13 @@ class Result:
                 random values, or after a fit that was broken off (the verdict says why). 0 or False: none.
             seed: of all.
         """
-        from natmix.diagnostics._of_result import diagnosed, number_of_chains
+        from natmix.diagnostics._of_result import diagnosed, number_of_chains, number_of_climbs
 
-        samples, search = whole(samples, "samples", 0), whole(search, "search", 0)
-        chains = number_of_chains(explore)
-        if samples or search or chains:
+        samples = whole(samples, "samples", 0)
+        climbs, chains = number_of_climbs(search), number_of_chains(explore)
+        if samples or climbs or chains:
             self._check_target("diagnose()")
-        return diagnosed(self, samples, search, chains, seed)
+        return diagnosed(self, samples, climbs, chains, seed)
 
     def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
         """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.
@@ -239,23 +246,25 @@ class Result:
     def resample(self, n: int, *, pool: int | None = None, seed: int = 0) -> Any:
         """Samples corrected by importance weights.
 
-        ``pool`` fresh samples of the mixture (5 n if left out) are evaluated, their weights smoothed by
-        Pareto's distribution, and n drawn from them by these weights. Some occur twice or more when the
-        pool has few effective samples. A warning is given where the weights cannot be relied on, and for
-        samples whose log density is NaN or +inf, which are left out.
+        ``pool`` fresh samples of the mixture (5 n if left out, but at least 1000) are evaluated, their
+        weights smoothed by Pareto's distribution, and n drawn from them by these weights. Some occur twice or
+        more when the pool has few effective samples. A warning is given where the weights cannot be
+        relied on or are too few to judge, and for samples whose log density is NaN or +inf, which are left
+        out.
         """
-        from natmix._resample import resampled
+        from natmix._resample import SMALLEST_POOL, resampled
 
         self._check_target("resample()")
-        return self._named(resampled(self, n, 5 * whole(n, "n") if pool is None else pool, seed))
+        usual = max(5 * whole(n, "n"), SMALLEST_POOL)
+        return self._named(resampled(self, n, usual if pool is None else pool, seed))
 
     def save(self, path: str | Path) -> None:
         """Write everything but the target's code to a safetensors file, as `Mixture.save` does.
 
         It holds the mixture, the samples behind the ELBO with both log densities (and the model's own
         variables there), trajectory, numbers, settings, names, shapes and bounds of the variables, and
-        versions. Data of NumPyro, PyMC and Stan models are in it too, and what chains have found if the
-        verdict has been asked for.
+        versions. Data of NumPyro, PyMC and Stan models are in it too, and what climbs and chains have found
+        if the verdict has been asked for.
         """
         from natmix._result_file import save_result
 
@@ -332,17 +341,35 @@ class Result:
 
         return plot_fit(self, **options)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(
+        self,
+        *,
+        predictive: bool = False,
+        log_likelihood: bool = False,
+        corrected: bool = False,
+        seed: int = 0,
+    ) -> Any:
         """The samples behind the ELBO for ArviZ: its InferenceData, or DataTree from version 1 on.
 
-        Groups: ``posterior`` (the model's variables, one chain), ``sample_stats`` (``lp``, the target's log
-        density; ``log_mixture``; ``log_weight``, smoothed and normalised importance weights), and
-        ``observed_data`` of a model that knows its data. Axes have the names and labels of a PyMC model's
-        dims and coords, and the names of a NumPyro model's plates.
-        """
-        from natmix._export import to_arviz
+        Groups: ``posterior`` (the model's variables: raw draws of the mixture, without importance weights),
+        ``sample_stats`` (``lp``, the target's log density; ``log_mixture``; ``log_weight``, smoothed and
+        normalised importance weights), ``observed_data`` of a model that knows its data, and
+        ``constant_data`` of a PyMC model's `pymc.Data`. Axes have the names and labels of a PyMC model's dims
+        and coords, and the names of a NumPyro model's plates. The draws are independent; they are
+        stored as four chains so that plots and diagnostics of chains work, or as three, two or one where
+        only these divide their number (``elbo_samples``): none is left out.
 
-        return to_arviz(self)
+        Args:
+            predictive: add ``posterior_predictive``, data drawn anew by a NumPyro or PyMC model.
+            log_likelihood: add ``log_likelihood``, of each of its data.
+            corrected: as many draws taken from them by their weights instead, some twice or more; a warning
+                is given where the weights cannot be relied on. `resample` has a larger pool to draw from.
+            seed: of the data drawn, and of the correction.
+        """
+        from natmix._to_arviz import to_arviz
+
+        run_key(seed)
+        return to_arviz(self, predictive, log_likelihood, corrected, int(seed))
 
     def to_pandas(self, n: int = 10_000, *, seed: int = 0) -> "pandas.DataFrame":
         """Mean, standard deviation and quantiles of every variable, from samples of the mixture."""

@@ -39,6 +39,7 @@ class AbstractModel(abc.ABC):
         latent: names of the variables that the vector stands for; `constrain` may give others that follow
             from them. Empty if there are no others.
         observed: the model's data by name, as far as it knows them.
+        constant: its other numbers by name, inputs for example, as far as it knows them.
         dims: names of the axes of its variables and data, samples apart, as far as it knows them.
         coords: labels along these axes.
     """
@@ -47,6 +48,7 @@ class AbstractModel(abc.ABC):
     coordinates: tuple[str, ...]
     latent: tuple[str, ...] = ()
     observed: Mapping[str, np.ndarray] = MappingProxyType({})
+    constant: Mapping[str, np.ndarray] = MappingProxyType({})
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     coords: Mapping[str, Any] = MappingProxyType({})
 
@@ -82,6 +84,10 @@ class AbstractModel(abc.ABC):
     ) -> dict[str, np.ndarray]:
         """What the model would observe, for posterior samples; arguments as the model's."""
         raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
+
+    def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
+        """Of each of the data, samples first."""
+        raise ValueError("log_likelihood needs a NumPyro or PyMC model, which says how data come about.")
 
 
 def by_name(draws: Any, names: Sequence[str]) -> dict[str, Any]:

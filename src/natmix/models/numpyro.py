@@ -138,6 +138,16 @@ class NumpyroModel(AbstractModel):
             return predictions(self._model, key, latent, args, kwargs)
         return replicates(self._model, tuple(self.observed), key, latent, self._args, self._kwargs)
 
+    def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
+        """Of each of the data, samples first."""
+        _numpyro()
+        from numpyro.infer import log_likelihood
+
+        values = self.constrain(x)
+        latent = {name: values[name] for name in self.latent}
+        found = log_likelihood(self._model, latent, *self._args, **self._kwargs)
+        return {name: np.asarray(found[name]) for name in self.observed}
+
     def guide(self, mixture: Mixture) -> Callable[..., Any]:
         """The mixture as a guide: a vector is drawn, and every latent variable follows from it."""
         numpyro = _numpyro()

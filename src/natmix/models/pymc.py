@@ -51,8 +51,11 @@ class PymcModel(AbstractModel):
             for rv in model.observed_RVs
             if (value := _value(model.rvs_to_values[rv])) is not None
         }
-
-        named = {name: model.named_vars_to_dims.get(name) for name in (*self._outputs, *self.observed)}
+        self.constant = _constant(model)
+        named = {
+            name: model.named_vars_to_dims.get(name)
+            for name in (*self._outputs, *self.observed, *self.constant)
+        }
         self.dims = {
             name: tuple(d or f"{name}_dim_{i}" for i, d in enumerate(axes))
             for name, axes in named.items()
@@ -115,6 +118,23 @@ class PymcModel(AbstractModel):
         if args or kwargs:
             raise ValueError("A PyMC model takes no arguments: set new data in it with pymc.set_data.")
         return predictions(self._model, seed, samples)
+
+    def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
+        """Of each of the data, samples first."""
+        observed = list(self._model.observed_RVs)
+        if not observed:
+            raise ValueError("The model observes nothing, so there is no likelihood.")
+        terms = self._model.logp(observed, sum=False)
+        each = _pymc_jax().get_jaxified_graph(inputs=self._model.value_vars, outputs=terms)
+        values = jax.vmap(lambda row: tuple(each(*self._one(row))))(jnp.asarray(x))
+        return {rv.name: np.asarray(value) for rv, value in zip(observed, values, strict=True)}
+
+
+def _constant(model: Any) -> dict[str, np.ndarray]:
+    """What `pymc.Data` holds, observations apart."""
+    observed = {id(model.rvs_to_values[rv]) for rv in model.observed_RVs}
+    found = {v.name: _value(v) for v in model.data_vars if id(v) not in observed}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _value(place: Any) -> np.ndarray | None:
