@@ -25,4 +25,6 @@ def single_threaded_blas() -> Iterator[None]:
 
 @functools.cache
 def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  loads a library of SciPy's own, which the controller has to see
+
     return ThreadpoolController()
