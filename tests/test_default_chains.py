@@ -72,7 +72,7 @@ def as_if(short, mixture, target=TARGET, evaluations=1_000_000, **others):
 def test_a_bad_fit_is_flagged_by_default_and_by_its_samples_not(short):
     result = as_if(short, BLUNT)
     for none in (0, False):
-        alone = result.diagnose(explore=none)
+        alone = result.diagnose(explore=none, search=none)
         assert (alone.verdict, alone.exploration, alone.unexplored) == ("trust", None, "")
         assert "result.diagnose(search=32, explore=1000) looks" in str(alone)
     assert result.diagnosis.verdict == "distrust"
@@ -89,7 +89,7 @@ def test_a_good_fit_is_not(short):
         result = as_if(short, WHOLE, evaluations=evaluations)
         verdicts = [result.diagnose(seed=s) for s in range(2)]
         assert all(d.verdict == "trust" and d.exploration is not None for d in verdicts)
-    assert "result.diagnose(search=32) looks" in result.summary()
+    assert "result.diagnose(search=32) looks" in str(result.diagnose(search=0))
 
 
 def test_evaluations_are_counted_and_made_once(short):
@@ -103,13 +103,16 @@ def test_evaluations_are_counted_and_made_once(short):
     target = HostTarget(counted, D, batched=True, gradient=lambda x: np.asarray(slope(x)))
     result = as_if(short, BLUNT, target, 170_000)
     first = result.summary()
-    found = result.diagnosis.exploration
-    assert 0 < found.evaluations == sum(calls) <= PRICE * result.counts.evaluations
+    found, hunted = result.diagnosis.exploration, result.diagnosis.hunt
+    assert 0 < found.evaluations <= PRICE * result.counts.evaluations
+    assert 0 < hunted.evaluations <= PRICE * result.counts.evaluations
+    assert found.evaluations + hunted.evaluations == sum(calls)
     assert f"({found.evaluations:,} evaluations)" in first
     assert result.summary() == first
     assert result.diagnose().exploration is found
+    assert result.diagnose().hunt is hunted
     agreement([result, result])
-    assert found.evaluations == sum(calls)
+    assert found.evaluations + hunted.evaluations == sum(calls)
 
 
 def test_as_many_as_a_tenth_of_the_fit_pays_for(short):
@@ -152,6 +155,9 @@ def test_when_there_are_none_the_verdict_says_why(short):
         assert why in result.diagnosis.unexplored
         assert f"chains       none: {result.diagnosis.unexplored}" in result.summary()
         assert "explore=1000) looks for some" in result.summary()
+        if "counts" not in changes:
+            assert result.diagnosis.hunt is None
+            assert f"search       none: {result.diagnosis.unsearched}" in result.summary()
 
 
 def test_files_and_copies_keep_what_chains_found(short, tmp_path):

@@ -353,6 +353,7 @@ def test_a_fit_knows_its_verdict_without_further_evaluations(result):
     assert result.diagnosis.trusted, result.summary()
     assert result.diagnosis.elbo.value == pytest.approx(result.elbo.value)
     assert "TRUST IT" in result.summary()
+    assert "not searched for other modes" not in result.summary()
     assert result.diagnose(samples=1000).samples == 3000
     assert result.diagnose(search=8).hunt.starts == 8
 
@@ -382,7 +383,7 @@ def test_a_search_needs_gradients(result):
     for misuse in (lambda: result.diagnose(seed=-1), lambda: result.resample(5, seed=-1)):
         with pytest.raises(ValueError, match="seed must be"):
             misuse()
-    with pytest.raises(ValueError, match="search must be a whole number"):
+    with pytest.raises(ValueError, match="search is a number of climbs"):
         result.diagnose(search=-1)
     with pytest.raises(ValueError, match="ask for some"):
         dataclasses.replace(result, draws=None).diagnose()

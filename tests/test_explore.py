@@ -179,13 +179,13 @@ def with_draws(result, mixture):
 
 
 def test_the_verdict_follows(result):
-    bad = with_draws(result, BULK).diagnose(explore=1000, seed=1)
+    bad = with_draws(result, BULK).diagnose(search=0, explore=1000, seed=1)
     assert bad.verdict == "distrust"
     assert any("Chains from the mixture's corrected samples" in reason for reason in bad.reasons)
     assert "1000 chains" in str(bad)
     assert "result.diagnose(search=32)" in str(bad)
     good = with_draws(result, slices(-4.0))
-    alone = good.diagnose(explore=0)
+    alone = good.diagnose(search=0, explore=0)
     assert "explore=1000" in str(alone)
     assert alone.verdict == (found := good.diagnose(explore=200)).verdict
     assert not found.exploration.uncovered

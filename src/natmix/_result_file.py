@@ -37,8 +37,8 @@ def save_result(result: Result, path: str | Path) -> None:
         "algorithm": result.algorithm.settings(),
         "start": None if result.start is None else _kind(result.start),
         "model": None if result.model is None else model_header(result),
-        "exploration": saved_exploration(result),
         "versions": _versions(),
+        **saved_exploration(result),
     }
     tensors = mixture_tensors(result.mixture)
     if result.start is not None:
@@ -84,7 +84,7 @@ def load_result(path: str | Path, again: Again, dtype: Any = None) -> Result:
     )
     known = None if header["model"] is None else saved_model(header["model"], stored, result.draws)
     loaded = again.joined(dataclasses.replace(result, model=known))
-    keep_exploration(loaded, header.get("exploration"))
+    keep_exploration(loaded, header)
     return loaded
 
 

@@ -1,4 +1,4 @@
-"""What chains have found, in the file of a result: the target need not be there to show it again."""
+"""What climbs and chains have found, in the file of a result: shown again without the target."""
 
 from typing import Any
 
@@ -7,25 +7,41 @@ import numpy as np
 from natmix._estimate import Estimate
 from natmix._result import Result
 
+_ESTIMATES = ("lacking", "known", "drift")
 
-def saved_exploration(result: Result) -> dict[str, Any] | None:
-    """Of the verdict, if it has been asked for."""
+
+def saved_exploration(result: Result) -> dict[str, Any]:
+    """Of the verdict, if it has been asked for, by entries of the file's header."""
     made = result.__dict__.get("diagnosis")
-    if made is None or made.exploration is None:
-        return None
-    found = made.exploration._asdict()
-    estimates = {name: tuple(found[name]) for name in ("lacking", "known", "drift")}
-    position = None if found["position"] is None else [float(v) for v in found["position"]]
-    return found | estimates | {"position": position}
+    if made is None:
+        return {}
+    out: dict[str, Any] = {"unexplored": made.unexplored, "unsearched": made.unsearched}
+    if made.exploration is not None:
+        found = made.exploration._asdict()
+        position = None if found["position"] is None else [float(v) for v in found["position"]]
+        out["exploration"] = found | {n: tuple(found[n]) for n in _ESTIMATES} | {"position": position}
+    if made.hunt is not None:
+        missed = [m._asdict() | {"position": [float(v) for v in m.position]} for m in made.hunt.missed]
+        out["hunt"] = made.hunt._asdict() | {"missed": missed}
+    return out
 
 
-def keep_exploration(result: Result, found: dict[str, Any] | None) -> None:
-    """The verdict with what was saved, instead of other chains."""
-    from natmix.diagnostics import Exploration, diagnose
+def keep_exploration(result: Result, header: dict[str, Any]) -> None:
+    """The verdict with what was saved, instead of other climbs and chains."""
+    from natmix.diagnostics import Exploration, Hunt, MissedMode, diagnose
 
-    if found is None or result.draws is None:
+    found, hunted = header.get("exploration"), header.get("hunt")
+    if (found is None and hunted is None) or result.draws is None:
         return
-    estimates = {name: Estimate(*found[name]) for name in ("lacking", "known", "drift")}
-    position = None if found["position"] is None else np.array(found["position"], float)
-    exploration = Exploration(**(found | estimates | {"position": position}))
-    result.__dict__["diagnosis"] = diagnose(result.mixture, result.draws, None, exploration, result.stopped)
+    exploration, hunt = None, None
+    if found is not None:
+        estimates = {name: Estimate(*found[name]) for name in _ESTIMATES}
+        position = None if found["position"] is None else np.array(found["position"], float)
+        exploration = Exploration(**(found | estimates | {"position": position}))
+    if hunted is not None:
+        missed = (MissedMode(**(m | {"position": np.array(m["position"], float)})) for m in hunted["missed"])
+        hunt = Hunt(**(hunted | {"missed": tuple(missed)}))
+    why = header.get("unexplored", ""), header.get("unsearched", "")
+    result.__dict__["diagnosis"] = diagnose(
+        result.mixture, result.draws, hunt, exploration, result.stopped, *why
+    )

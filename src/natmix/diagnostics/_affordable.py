@@ -1,4 +1,4 @@
-"""How many chains a diagnosis starts without being asked: what a small part of the fit's price pays for.
+"""How many chains and climbs a diagnosis starts without being asked: what a part of the fit's price pays for.
 
 There are none where they cannot help: for a target whose values are random, which no chain leaves as it is,
 and for one without gradients, where short chains found 3 of 160 necks (results/README.md).
@@ -13,12 +13,21 @@ if TYPE_CHECKING:
     from natmix._result import Result
 
 PRICE = 0.1
-"""Evaluations of the chains, over those of the fit, at most."""
+"""Evaluations of the chains, over those of the fit, at most, and those of the climbs. Of the climbs also the
+seconds over those of the fit: they go one by one, where a fit may evaluate many points at once."""
 FEWEST_BRIEF_CHAINS = 200
 """With fewer none are started: 100 missed most of the necks they were shown, and refused one sound fit in a
 hundred (results/README.md)."""
 MOST_BRIEF_CHAINS = 1000
 """More see little more."""
+
+MOST_CLIMBS, FEWEST_CLIMBS = 32, 10
+"""With 10 there are two for each width of the start region (`_missed.REACH`)."""
+CLIMB = 100
+"""Evaluations that a climb takes, about: 27 for a logistic regression with 10 coefficients."""
+
+_SECOND = 1.0
+"""Climbs may take that long after any fit."""
 
 _UNFINISHED = {"failed": "the target failed in the fit", "interrupted": "the fit was interrupted"}
 
@@ -34,10 +43,42 @@ def affordable_chains(result: "Result") -> tuple[int, str]:
     chains = next(paid, 0)
     if not chains:
         return 0, f"{FEWEST_BRIEF_CHAINS} of them would cost more than {PRICE:.0%} of the fit's evaluations"
-    if result.target is None:
-        return 0, "the target is not known here"
-    if isinstance(result.target, JaxTarget) and result.target.stochastic:
-        return 0, "the target's values are random"
-    if not result.target.has_gradient:
+    why = _not_usable(result)
+    if why:
+        return 0, why
+    if result.target is not None and not result.target.has_gradient:
         return 0, "without gradients short ones get nowhere"
     return chains, ""
+
+
+def affordable_climbs(result: "Result") -> tuple[int, str]:
+    """How many climbs to make in search of other modes, and if none why."""
+    if result.stopped in _UNFINISHED:
+        return 0, _UNFINISHED[result.stopped]
+    climbs = min(climb_evaluations(result) // CLIMB, MOST_CLIMBS)
+    if climbs < FEWEST_CLIMBS:
+        return 0, f"{FEWEST_CLIMBS} climbs would cost more than {PRICE:.0%} of the fit's evaluations"
+    why = _not_usable(result)
+    if why:
+        return 0, why
+    if result.target is not None and not result.target.has_gradient:
+        return 0, "the target has no gradients to climb by"
+    return climbs, ""
+
+
+def climb_evaluations(result: "Result") -> int:
+    """That climbs may take."""
+    return int(PRICE * result.counts.evaluations)
+
+
+def climb_seconds(result: "Result") -> float:
+    """After which no other climb begins."""
+    return max(PRICE * result.timings.total, _SECOND)
+
+
+def _not_usable(result: "Result") -> str:
+    if result.target is None:
+        return "the target is not known here"
+    if isinstance(result.target, JaxTarget) and result.target.stochastic:
+        return "the target's values are random"
+    return ""

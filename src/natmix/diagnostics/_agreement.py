@@ -76,7 +76,7 @@ class Agreement:
         lines += [
             f"  Fit {m.fit} lacks a mode that has {m.share:.1%} in fit {m.other}." for m in self.missing[:8]
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, "  What all of them missed does not show here."])
 
 
 def agreement(results: Sequence[Result], *, samples: int = _SAMPLES, seed: int = 0) -> Agreement:

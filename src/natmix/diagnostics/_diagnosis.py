@@ -68,6 +68,7 @@ class Diagnosis:
         hunt: what a search for missed modes found, if there was one.
         exploration: what chains from the mixture's samples found, if there were some.
         unexplored: why there were none, if nobody forbade them.
+        unsearched: why no other modes were looked for, if nobody forbade it.
         stopped: why the fit ended, as in `Result.stopped`; empty if unknown.
     """
 
@@ -86,6 +87,7 @@ class Diagnosis:
     exploration: Exploration | None = None
     stopped: str = ""
     unexplored: str = ""
+    unsearched: str = ""
 
     @property
     def trusted(self) -> bool:
@@ -105,6 +107,7 @@ def diagnose(
     explored: Exploration | None = None,
     stopped: str = "",
     unexplored: str = "",
+    unsearched: str = "",
 ) -> Diagnosis:
     """Judge a mixture by its own samples, and by searches for what these cannot show."""
     usable = draws.log_target < np.inf
@@ -142,7 +145,18 @@ def diagnose(
         reasons = (*reasons, f"The fit {ENDED_EARLY[stopped]}: a longer one may be better.")
     tail = (smoothed.k_hat, limit, smoothed.hidden, ess, n)
     return Diagnosis(
-        verdict, reasons, *tail, evidence, elbo, gap, known, hunted, explored, stopped, unexplored
+        verdict,
+        reasons,
+        *tail,
+        evidence,
+        elbo,
+        gap,
+        known,
+        hunted,
+        explored,
+        stopped,
+        unexplored,
+        unsearched,
     )
 
 
@@ -177,10 +191,14 @@ def _judged(
     elif tail.k_hat > limit and tail.hidden > HIDDEN_SHARE:
         against.append(
             f"The importance weights have a heavy tail (k-hat {tail.k_hat:.2f}, reliable up to {limit:.2f}): "
-            "the mixture is too narrow somewhere, or its tails are too light."
+            "the mixture is too narrow somewhere, its tails are too light, or the target cannot be "
+            "normalised."
         )
     elif ess < FEWEST_EFFECTIVE:
-        against.append(f"Only {ess:.0f} of {n} samples are effective: the mixture is far from the target.")
+        against.append(
+            f"Only {ess:.0f} of {n} samples are effective: the mixture is far from the target, or the target "
+            "cannot be normalised."
+        )
     if hunted is not None and hunted.missed:
         most = hunted.missed[0]
         against.append(

@@ -1,5 +1,11 @@
-"""Look for modes that the mixture does not have: climb from many points, and see what is up there."""
+"""Look for modes that the mixture does not have: climb from many points, and see what is up there.
 
+Only where the mixture is too low at the end of a climb does the search go on, with a Gaussian for what is
+there.
+"""
+
+import contextlib
+import time
 from typing import NamedTuple
 
 import jax
@@ -8,11 +14,13 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
+from natmix._blas import single_threaded_blas
 from natmix._types import PRNGKey
+from natmix.diagnostics._modes import group
 from natmix.mixture import Mixture
-from natmix.starts import Path, different, pathfinder
-from natmix.starts._reach import reached
-from natmix.starts._values import Values
+from natmix.starts import Path, belongs, best_of_path, different
+from natmix.starts._climb import Way, climb
+from natmix.starts._values import SpentError, Values
 from natmix.targets import AbstractTarget
 
 REACH = (1.0, 3.0, 10.0, 30.0, 100.0)
@@ -23,8 +31,9 @@ of 32 searches at 30 and 50 times that width, in 14 of 16 at 100, in 8 of 16 at 
 three times narrower than the other has next to no slope of its own: 11 of 64 in 2 dimensions and none in 10
 were found, whatever their distance.
 """
-_LACKING = 2.0
-"""Nats of log density that the mixture must lack at the middle of a mode."""
+_LACKING, _LOW = 2.0, 1.0
+"""Nats of log density that the mixture must lack at the middle of a mode, and at the end of a climb for the
+middle to be sought."""
 _WORTH = 0.01
 """Share of all mass that a missed mode must have."""
 
@@ -49,7 +58,7 @@ class Hunt(NamedTuple):
     Attributes:
         missed: modes that the mixture does not have, the largest first.
         found: different modes found in all.
-        starts: climbs made.
+        starts: climbs made, without those that the evaluations did not suffice for.
         evaluations: of the target (values and gradients; a Hessian counts as D).
     """
 
@@ -66,17 +75,63 @@ def hunt(
     log_evidence: float,
     key: PRNGKey,
     starts: int,
+    most: int | None = None,
+    seconds: float = np.inf,
 ) -> Hunt:
-    """Climb from ``starts`` samples of the start region, made 1 to 100 times as wide (`REACH`)."""
-    key_x, key_target = jax.random.split(key)
-    x0 = reached(start, key_x, starts, REACH)
-    values = Values(target, key_target, mixture.dtype)
-    found = different(pathfinder(values, x0, int(jax.random.bits(key_x))))
-    if not found:
-        return Hunt((), 0, starts, values.evaluations)
-    heights = values.alone(np.stack([p.mean for p in found]))
-    missed = _lacking(mixture, found, heights, log_evidence)
-    return Hunt(missed, len(found), starts, values.evaluations)
+    """Climb from ``starts`` samples of the start region, made 1 to 100 times as wide (`REACH`).
+
+    With ``most`` evaluations, and no further climb after so many seconds.
+    """
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    values = Values(target, key, mixture.dtype, most)
+    ways = _climbed(values, _scattered(start, starts, rng), time.monotonic() + seconds)
+    ends = [w for w in ways if np.isfinite(w.value[-1])]
+    if not ends:
+        return Hunt((), 0, len(ways), values.evaluations)
+    tops = jnp.asarray(np.stack([w.x[-1] for w in ends]), mixture.dtype)
+    joint = np.asarray(mixture.component_log_prob(tops), float) + np.asarray(mixture.log_weights, float)
+    here = scipy.special.logsumexp(joint, axis=1)
+    lack = np.array([w.value[-1] for w in ends]) - log_evidence - here
+    own = np.argmax(joint, axis=1)[lack <= _LOW]
+    covered = len(np.unique(group(mixture)[own]))
+    low = sorted((w for w, d in zip(ends, lack, strict=True) if d > _LOW), key=lambda w: -w.value[-1])
+    found, heights = _middles(values, low, rng)
+    missed = _lacking(mixture, found, heights, log_evidence) if found else ()
+    return Hunt(missed, covered + len(found), len(ways), values.evaluations)
+
+
+def _scattered(region: Mixture, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n D"]:
+    """Samples of a Gaussian made wider by the factors in `REACH` in turn."""
+    L = np.linalg.cholesky(np.asarray(region.covariances[0], float))
+    steps = rng.normal(size=(n, len(L))) @ L.T
+    return np.asarray(region.means[0], float) + np.resize(REACH, n)[:, None] * steps
+
+
+def _climbed(values: Values, starts: Float[np.ndarray, "N D"], until: float) -> list[Way]:
+    ways: list[Way] = []
+    quiet = np.errstate(over="ignore", invalid="ignore")
+    with contextlib.suppress(SpentError), quiet, single_threaded_blas():
+        for x in starts:
+            if ways and time.monotonic() > until:
+                break
+            ways.append(climb(values, x))
+    return [w for w in ways if w.ended]
+
+
+def _middles(
+    values: Values, ways: list[Way], rng: np.random.Generator
+) -> tuple[list[Path], Float[np.ndarray, " M"]]:
+    """A Gaussian for every mode that the ways lead to, and the log density at its middle."""
+    made: list[Path] = []
+    quiet = np.errstate(over="ignore", invalid="ignore")
+    with contextlib.suppress(SpentError), quiet, single_threaded_blas():
+        for way in ways:
+            if not any(belongs(way.x[-1], path) for path in made if np.isfinite(path.elbo)):
+                made.append(best_of_path(values, way, rng))
+    found = different(made)
+    with contextlib.suppress(SpentError):
+        return found, values.alone(np.stack([p.mean for p in found])) if found else np.empty(0)
+    return [], np.empty(0)
 
 
 def _lacking(

@@ -9,7 +9,12 @@ from natmix._draws import Draws
 from natmix._evaluate import evaluated_draws
 from natmix._keys import run_key
 from natmix._whole import whole
-from natmix.diagnostics._affordable import affordable_chains
+from natmix.diagnostics._affordable import (
+    affordable_chains,
+    affordable_climbs,
+    climb_evaluations,
+    climb_seconds,
+)
 from natmix.diagnostics._diagnosis import Diagnosis, diagnose
 from natmix.diagnostics._explore import BRIEF_STEPS, Exploration, explore
 from natmix.diagnostics._missed import Hunt, hunt
@@ -40,6 +45,20 @@ def number_of_chains(explore: Any) -> int | None:
     return chains
 
 
+def number_of_climbs(search: Any) -> int | None:
+    """As a user gives it; None for as many as are affordable."""
+    if isinstance(search, str) and search == "auto":
+        return None
+    if search is False:
+        return 0
+    try:
+        return whole(search, "search", 0)
+    except ValueError as error:
+        raise ValueError(
+            f'search is a number of climbs, 0 or False for none, or "auto", got {search!r}.'
+        ) from error
+
+
 def by_samples(result: "Result") -> Diagnosis | None:
     """By the samples behind the ELBO alone, without an evaluation; None if there are none."""
     if result.draws is None or len(result.draws) < 2:
@@ -47,8 +66,8 @@ def by_samples(result: "Result") -> Diagnosis | None:
     return diagnose(result.mixture, result.draws, stopped=result.stopped)
 
 
-def diagnosed(result: "Result", samples: int, search: int, chains: int | None, seed: int) -> Diagnosis:
-    """`Result.diagnose`; ``chains`` is None for as many as are affordable."""
+def diagnosed(result: "Result", samples: int, climbs: int | None, chains: int | None, seed: int) -> Diagnosis:
+    """`Result.diagnose`; ``climbs`` and ``chains`` are None for as many as are affordable."""
     key_draws, key_hunt = jax.random.split(run_key(seed))
     draws = result.draws
     if samples:
@@ -62,14 +81,45 @@ def diagnosed(result: "Result", samples: int, search: int, chains: int | None, s
     if draws is None or len(draws) < 2:
         raise ValueError("There are no samples to judge by: ask for some, as in diagnose(samples=2000).")
     first = diagnose(result.mixture, draws, stopped=result.stopped)
-    hunted = _hunted(result, first.log_evidence.value, key_hunt, search) if search else None
+    hunted, unsearched = (None, "")
+    if climbs is None:
+        hunted, unsearched = _affordable_hunt(result, first, key_hunt, seed)
+    elif climbs:
+        hunted = _hunted(result, first.log_evidence.value, key_hunt, climbs)
+    if hunted is not None and hunted.missed:
+        first = diagnose(result.mixture, draws, hunted, stopped=result.stopped)
     key = jax.random.fold_in(key_hunt, 3)
-    explored, why = (None, "")
+    explored, unexplored = (None, "")
     if chains is None:
-        explored, why = _affordable(result, first, key, seed)
+        explored, unexplored = _affordable(result, first, key, seed)
     elif chains:
         explored = _explored(result, draws, key, chains)
-    return diagnose(result.mixture, draws, hunted, explored, result.stopped, why)
+    return diagnose(result.mixture, draws, hunted, explored, result.stopped, unexplored, unsearched)
+
+
+def _affordable_hunt(
+    result: "Result", first: Diagnosis, key: jax.Array, seed: int
+) -> tuple[Hunt | None, str]:
+    """What climbs found that were not asked for, or why there are none."""
+    before: Diagnosis | None = result.__dict__.get("diagnosis")
+    if before is not None and before.hunt is not None and seed == 0:
+        return before.hunt, ""
+    if first.verdict == "distrust":
+        return None, "the verdict is known without it"
+    climbs, why = affordable_climbs(result)
+    if not climbs or result.target is None:
+        return None, why
+    if result.start is None:
+        return None, "the start region is not known here"
+    log_z = first.log_evidence.value
+    limits = climb_evaluations(result), climb_seconds(result)
+    try:
+        found = hunt(result.mixture, result.target, result.start, log_z, key, climbs, *limits)
+    except TargetError as error:
+        return None, f"broken off. {error}"
+    if not found.starts:
+        return None, f"no climb ended within {found.evaluations:,} evaluations"
+    return found, ""
 
 
 def _affordable(

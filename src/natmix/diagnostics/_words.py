@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from natmix.diagnostics._diagnosis import Diagnosis
 
 _VERDICTS = {
-    "trust": "TRUST IT: the mixture may stand for the target.",
-    "proposal": "USE IT AS A PROPOSAL: draw with result.resample(), which corrects by importance weights.",
-    "distrust": "DO NOT TRUST IT.",
+    "trust": "TRUST IT: the mixture may stand for the target",
+    "proposal": "USE IT AS A PROPOSAL: draw with result.resample(), which corrects by importance weights",
+    "distrust": "DO NOT TRUST IT",
 }
 
 
 def words(d: "Diagnosis") -> list[str]:
     """Some lines: the verdict, why, and the numbers behind it."""
-    lines = [_VERDICTS[d.verdict], *(f"  {reason}" for reason in d.reasons)]
+    unsearched = d.hunt is None and d.verdict != "distrust"
+    headline = _VERDICTS[d.verdict] + ("; not searched for other modes." if unsearched else ".")
+    lines = [headline, *(f"  {reason}" for reason in d.reasons)]
     lines += [
         f"  k-hat        {d.k_hat:.2f} (reliable up to {d.k_limit:.2f}); {d.effective_samples:,.0f} of "
         f"{d.samples:,} samples effective",
@@ -32,10 +34,12 @@ def words(d: "Diagnosis") -> list[str]:
             lines.append(f"    … and {len(d.modes) - 8} more")
     if d.hunt is not None:
         lines.append(
-            f"  search       {d.hunt.starts} climbs, from up to {max(REACH):.0f} widths of the start region "
-            f"away, found {_modes(d.hunt.found)}, {len(d.hunt.missed)} of them missed "
+            f"  search       {_climbs(d.hunt.starts)}, from up to {max(REACH):.0f} widths of the start "
+            f"region away, found {_modes(d.hunt.found)}, {len(d.hunt.missed)} of them missed "
             f"({d.hunt.evaluations:,} evaluations)"
         )
+    elif d.unsearched:
+        lines.append(f"  search       none: {d.unsearched}")
     if d.exploration is not None:
         e = d.exploration
         lines.append(
@@ -57,6 +61,10 @@ def _unseen(*, search: bool, explore: bool) -> list[str]:
         f"  {places.capitalize()} in which the mixture has no sample at all does not show in these numbers:",
         f"  result.diagnose({asked}) looks for some.",
     ]
+
+
+def _climbs(n: int) -> str:
+    return "1 climb" if n == 1 else f"{n} climbs"
 
 
 def _modes(n: int) -> str:

@@ -14,10 +14,15 @@ _WALL = 1e30
 
 
 class Way(NamedTuple):
-    """The points a climb has passed, the highest last, with gradients of the log density."""
+    """The points a climb has passed, the highest last, with log densities and gradients.
+
+    ``ended`` is whether it came to its end, before the evaluations did.
+    """
 
     x: Float[np.ndarray, "S D"]
     gradient: Float[np.ndarray, "S D"]
+    value: Float[np.ndarray, " S"]
+    ended: bool = True
 
 
 def climb(values: Values, start: Float[np.ndarray, " D"]) -> Way:
@@ -41,6 +46,7 @@ def climb(values: Values, start: Float[np.ndarray, " D"]) -> Way:
                 way.append(i)
                 return
 
+    ended = False
     with contextlib.suppress(SpentError):
         minimize(
             downhill,
@@ -50,7 +56,9 @@ def climb(values: Values, start: Float[np.ndarray, " D"]) -> Way:
             callback=passed,
             options={"maxiter": _MOST_STEPS, "maxcor": 10, "ftol": 1e-10, "gtol": 1e-6},
         )
+        ended = True
     if not seen:
         raise SpentError
     usable = [i for i in (0, *way) if np.isfinite(seen[i][1]) and np.all(np.isfinite(seen[i][2]))]
-    return Way(np.stack([seen[i][0] for i in usable or [0]]), np.stack([seen[i][2] for i in usable or [0]]))
+    x, value, gradient = zip(*(seen[i] for i in usable or [0]), strict=True)
+    return Way(np.stack(x), np.stack(gradient), np.array(value), ended)

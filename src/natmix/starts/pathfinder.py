@@ -74,15 +74,15 @@ def different(paths: list[Path]) -> list[Path]:
     for path in sorted(paths, key=lambda p: -p.elbo):
         if not np.isfinite(path.elbo) or (kept and path.elbo < kept[0].elbo - _NEGLIGIBLE):
             continue
-        near = np.sqrt(len(path.mean)) + 3
-        if all(_distance(path.mean, other) > near for other in kept):
+        if not any(belongs(path.mean, other) for other in kept):
             kept.append(path)
     return kept
 
 
-def _distance(x: np.ndarray, path: Path) -> float:
+def belongs(x: Float[np.ndarray, " D"], path: Path) -> bool:
+    """Whether a point is in the mode of a path: not further away than nearly all samples of its Gaussian."""
     step = np.linalg.solve(np.linalg.cholesky(path.covariance), x - path.mean)
-    return float(np.linalg.norm(step))
+    return float(np.linalg.norm(step)) <= np.sqrt(len(x)) + 3
 
 
 def _gaussians(way: Way) -> list[tuple[np.ndarray, np.ndarray]]:
