@@ -114,6 +114,7 @@ def test_a_late_drop_does_not_hide_the_end():
     late = run(seed(0, [1, 2, 900, 950, 1000], [4e4, 4e4, 79, 78.5, 78]))
     low, high = plot_learning_curves([late]).get_ylim()
     assert low < 78 < 78.5 < high < 100
+    assert 800 < plot_learning_curves([late]).get_xlim()[0] < 900  # what is out of sight takes no room
     stays = run(seed(0, [1, 2], [4e4, 78]), seed(1, [1, 2], [5e4, 4e4]))
     assert plot_learning_curves([stays]).get_ylim()[1] > 4e4  # the end of every curve is shown
 

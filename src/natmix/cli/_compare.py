@@ -18,7 +18,8 @@ def compare(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
     out: Annotated[Path, typer.Option(help="The picture of the learning curves.")] = Path("compare.png"),
     target: Annotated[
-        float | None, typer.Option(help="Also show after how many seconds the -ELBO was this low.")
+        float | None,
+        typer.Option(help="Also show after how many seconds, without compilation, the -ELBO was this low."),
     ] = None,
 ) -> None:
     """Compare runs: final numbers as a table, learning curves as a picture."""
@@ -70,7 +71,8 @@ def _time_to(run: "Run", target: float) -> str:
     for seed in run.seeds.values():
         reached = np.flatnonzero(seed.metrics["neg_elbo"] <= target)
         if reached.size:
-            times.append(float(seed.metrics["seconds"][reached[0]]))
+            at = reached[0]
+            times.append(float(seed.metrics["seconds"][at] - seed.metrics["compile_seconds"][at]))
     if not times:
         return "never"
     share = "" if len(times) == len(run.seeds) else f" ({len(times)} of {len(run.seeds)} seeds)"

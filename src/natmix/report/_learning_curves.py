@@ -169,6 +169,8 @@ def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:
         top = max(curve.high[start:].max() for curve in curves)
     margin = 0.06 * max(top - lowest, 1e-3 * max(abs(lowest), 1.0))
     ax.set_ylim(lowest - margin, top + margin)
+    in_sight = [float(curve.x[np.argmax(curve.low <= top)]) for curve in curves]
+    ax.set_xlim(left=min(in_sight) / 1.1)
 
 
 def _check_x(x: str) -> None:
