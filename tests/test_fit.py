@@ -75,7 +75,9 @@ def test_the_trajectory_is_complete(result):
         assert name == "candidate_gain" or np.isfinite(result.trajectory[name]).all(), name
     assert np.all(np.diff(result.trajectory["seconds"]) > 0)
     assert np.all(np.diff(result.trajectory["total_evaluations"]) > 0)
-    assert result.trajectory["total_evaluations"][-1] == result.counts.training_evaluations
+    c = result.counts
+    assert result.trajectory["total_evaluations"][-1] == c.first_evaluations + c.training_evaluations
+    assert 0 < result.timings.start < result.timings.total
     births = result.trajectory["added"].astype(int) - result.trajectory["deleted"]
     np.testing.assert_array_equal(result.trajectory["components"], 1 + np.cumsum(births))
     np.testing.assert_array_equal(result.trajectory["objective"], result.trajectory["elbo"])
@@ -120,7 +122,17 @@ def test_settings_are_complete_and_plain(result):
 
 def test_the_summary_says_what_matters(result):
     text = result.summary()
-    for words in ("SAMTRON", "ELBO", "evaluations", "compiling", "iterations", "left out", "weight", "limit"):
+    for words in (
+        "SAMTRON",
+        "ELBO",
+        "evaluations",
+        "to begin",
+        "compiling",
+        "iterations",
+        "left out",
+        "weight",
+        "limit",
+    ):
         assert words in text, words
     assert str(result.counts.evaluations // 1000) in text
     assert "nan" not in text.lower()

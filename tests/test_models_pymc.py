@@ -160,7 +160,16 @@ def test_axes_keep_their_names_and_labels():
         pm.Deterministic("mean", effect.mean(axis=1), dims="school")
         pm.Normal("other", shape=2)
         pm.Normal("y", effect, 1.0, observed=np.zeros((3, 2)), dims=("school", "time"))
-    data = natmix.fit(model, max_iterations=3, progress=False).to_arviz(predictive=True, log_likelihood=True)
+    result = natmix.fit(model, max_iterations=3, progress=False)
+    assert list(result.to_pandas(9).index[[0, 5, 6, 8]]) == [
+        "effect[a,2001]",
+        "effect[c,2002]",
+        "other[0]",
+        "mean[a]",
+    ]
+    assert "effect[c,2002]" in result.model.coordinates
+    assert "  effect[b,2001] " in result.summary()
+    data = result.to_arviz(predictive=True, log_likelihood=True)
     for group in ("posterior_predictive", "log_likelihood"):
         assert data[group]["y"].dims == ("chain", "draw", "school", "time")
     np.testing.assert_allclose(

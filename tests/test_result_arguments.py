@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import natmix
+from natmix import Mixture
 from natmix.diagnostics import agreement
 
 jax.config.update("jax_enable_x64", True)
@@ -90,6 +91,19 @@ def test_plain_results(plain, call, words):
 def test_models(lines, call, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         call(lines)
+
+
+def test_summaries_have_what_is_inferred_first_and_the_components_shares(lines):
+    names = ["slope", "scale", *(f"mean[{i}]" for i in range(5))]
+    assert list(lines.to_pandas(9).index) == names
+    rows = lines.summary().splitlines()
+    first = next(i for i, row in enumerate(rows) if row.startswith("  variable"))
+    assert [row.split()[0] for row in rows[first + 1 :][:7]] == names
+    two = Mixture.full([0.7, 0.3], np.zeros((2, 2)), np.stack([np.eye(2)] * 2))
+    assert "  weights      70%, 30%\n" in dataclasses.replace(lines, mixture=two).summary()
+    counts = lines.counts
+    assert f"({counts.first_evaluations:,} to begin, " in lines.summary()
+    assert lines.trajectory["total_evaluations"][0] > counts.start_evaluations > 0
 
 
 def test_predictions_and_nothing_else(lines):

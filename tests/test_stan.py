@@ -120,9 +120,9 @@ def test_variables_have_stan_s_names_and_shapes(model):
     np.testing.assert_array_equal(v["c"], v["mu"] + 1j * v["sigma"])
     # The coordinates say where the entries of arrays are: A is read by columns, b by rows.
     for i, j in itertools.product(range(2), range(3)):
-        np.testing.assert_allclose(x[:, model.coordinates.index(f"A[{i},{j}]")], v["A"][:, i, j])
+        np.testing.assert_allclose(x[:, model.coordinates.index(f"A[{i + 1},{j + 1}]")], v["A"][:, i, j])
     for i, j in itertools.product(range(2), repeat=2):
-        z = x[:, model.coordinates.index(f"b[{i},{j}]")]
+        z = x[:, model.coordinates.index(f"b[{i + 1},{j + 1}]")]
         np.testing.assert_allclose(1 + 3 / (1 + np.exp(-z)), v["b"][:, i, j])
 
 

@@ -40,10 +40,11 @@ def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
         raise ImportError("This needs pandas: pip install natmix[arviz].") from error
     n = whole(n, "n", 2)
     rows = {}
+    labels = coordinate_names if result.model is None else result.model.labels
     found = variables(result, np.asarray(result.mixture.sample(seed, n)))
     for name, value in latent_first(result, found).items():
         flat = value.reshape(n, -1).astype(float)
-        for label, column in zip(coordinate_names(name, value.shape[1:]), flat.T, strict=True):
+        for label, column in zip(labels(name, value.shape[1:]), flat.T, strict=True):
             low, middle, high = np.quantile(column, [0.05, 0.5, 0.95])
             rows[label] = (column.mean(), column.std(ddof=1), low, middle, high)
     return pandas.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "5%", "50%", "95%"])

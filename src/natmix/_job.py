@@ -48,6 +48,7 @@ class Job:
         self.target, self.algorithm, self.state, self.limits = target, algorithm, state, limits
         self.probes, self.notes, self.started = probes, notes, started
         self.start_evaluations = start_evaluations
+        self.start_seconds = time.perf_counter() - started
         self.start, self.model = jax.device_get(state.prior), model
         most = algorithm.component_adaptation.most_components(start_components)
         self.runner = Runner(algorithm, target, most, shrink_every=_LOOK)
@@ -236,7 +237,8 @@ class Job:
         names = self.chunks[0] if self.chunks else {}
         trajectory = {name: np.concatenate([c[name] for c in self.chunks]) for name in names}
         if self.chunks:
-            trajectory["total_evaluations"] = np.cumsum(trajectory["evaluations"].astype(np.int64))
+            first = self.probes + self.start_evaluations
+            trajectory["total_evaluations"] = first + np.cumsum(trajectory["evaluations"].astype(np.int64))
 
         def total(name: str) -> int:
             return int(trajectory[name].astype(np.int64).sum()) if name in trajectory else 0
@@ -256,7 +258,9 @@ class Job:
         )
         notes = (*self.notes, *share_notes(counts))
         total_seconds = time.perf_counter() - self.started
-        timings = Timings(self.runner.compile_seconds, self.running, elbo_seconds, total_seconds)
+        timings = Timings(
+            self.runner.compile_seconds, self.running, elbo_seconds, total_seconds, self.start_seconds
+        )
         how = (trajectory, counts, timings, stopped, self.algorithm, settings, notes)
         return Result(mixture, elbo, *how, draws, self.target, self.start, self.model)
 

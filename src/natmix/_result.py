@@ -95,27 +95,34 @@ class Counts:
     left_out: int
 
     @property
+    def first_evaluations(self) -> int:
+        """Evaluations of the target before the first iteration."""
+        return self.probe_evaluations + self.start_evaluations
+
+    @property
     def evaluations(self) -> int:
         """All evaluations of the target."""
-        before = self.probe_evaluations + self.start_evaluations
-        return before + self.training_evaluations + self.elbo_evaluations
+        return self.first_evaluations + self.training_evaluations + self.elbo_evaluations
 
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Seconds spent.
+    """Seconds spent: ``total`` is about the sum of the others.
 
     Attributes:
         compilation: tracing and compiling the algorithm.
         iterations: running the algorithm, the target included.
         elbo: the final ELBO, with its own compilation.
         total: everything from call to return.
+        start: before the first iteration: reading the model, probing the target and finding a beginning, with
+            what these compile.
     """
 
     compilation: float
     iterations: float
     elbo: float
     total: float
+    start: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,7 +133,7 @@ class Result:
         mixture: the approximation.
         elbo: its evidence lower bound, with standard error.
         trajectory: every metric of `natmix.Info` as an array over the iterations, and ``seconds``,
-            ``total_evaluations`` and ``objective``.
+            ``total_evaluations`` (those before the first iteration included) and ``objective``.
         counts: iterations and exact numbers of evaluations.
         timings: compilation apart.
         stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds",

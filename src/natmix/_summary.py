@@ -1,12 +1,13 @@
 """The outcome of a fit in words."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
+from jaxtyping import Float
 
-from natmix.models._base import coordinate_names
-from natmix.models.pytree import leaf_name
+from natmix._export import latent_first, variables
+from natmix._summary_table import Variable, table
+from natmix.models import AbstractModel
 
 if TYPE_CHECKING:
     from natmix._result import Result
@@ -20,7 +21,6 @@ _ENDINGS = {
     "failed": "FAILED: the target raised an error; this is the best mixture up to then",
 }
 _MOST_ROWS = 8
-_MOST_VARIABLES = 20
 
 
 def summary(result: "Result") -> str:
@@ -35,9 +35,10 @@ def summary(result: "Result") -> str:
         f"  mixture      {mixture.num_components} components, "
         f"effectively {_effective(np.asarray(mixture.weights)):.1f} ({kind} covariances, "
         f"{mixture.dtype})",
-        f"  evaluations  {counts.evaluations:,} of the target ({counts.training_evaluations:,} in training, "
-        f"{counts.elbo_evaluations:,} for the ELBO)",
-        f"  time         {times.total:.1f} s, of which {times.compilation:.1f} s compiling; "
+        f"  evaluations  {counts.evaluations:,} of the target ({counts.first_evaluations:,} to begin, "
+        f"{counts.training_evaluations:,} in training, {counts.elbo_evaluations:,} for the ELBO)",
+        f"  time         {times.total:.1f} s, of which {times.start:.1f} s to begin and "
+        f"{times.compilation:.1f} s compiling; "
         f"{counts.iterations:,} iteration{'s' if counts.iterations != 1 else ''} at {rate:.3g} per second",
         f"  components   {counts.added} added, {counts.deleted} deleted, {counts.left_out} of negligible "
         f"weight left out; {counts.failed_updates} updates not usable and skipped",
@@ -56,7 +57,7 @@ def _effective(weights: np.ndarray) -> float:
 
 def _table(result: "Result") -> list[str]:
     if result.model is not None and result.draws is not None:
-        return _named_table(result.model.constrain(result.draws.x))
+        return [*_weights(result), *table(_variables(result, result.model, result.draws.x))]
     heaviest = result.mixture.top(min(_MOST_ROWS, result.mixture.num_components))
     shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
     rows = ["  weight   mean"]
@@ -69,27 +70,20 @@ def _table(result: "Result") -> list[str]:
     return rows
 
 
-def _digits(value: float, sd: float) -> str:
-    """Four digits, more where the standard deviation would not show in them."""
-    shown = 4
-    if sd > 0 and np.isfinite(value / sd):
-        shown = int(np.clip(np.ceil(np.log10(max(abs(value) / sd, 1))) + 2, 4, 12))
-    return f"{value:.{shown}g}"
+def _weights(result: "Result") -> list[str]:
+    """The components' shares, where no table of components has them."""
+    shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
+    if len(shares) == 1:
+        return []
+    text = ", ".join(f"{share:.0%}" if share >= 0.01 else f"{share:.2%}" for share in shares[:_MOST_ROWS])
+    left = len(shares) - _MOST_ROWS
+    more = f" and {left} more with {shares[_MOST_ROWS:].sum():.1%} together" if left > 0 else ""
+    return [f"  weights      {text}{more}"]
 
 
-def _named_table(samples: Any) -> list[str]:
-    """Mean, standard deviation and quantiles of the model's variables."""
-    columns: list[tuple[str, np.ndarray]] = []
-    for path, value in jax.tree_util.tree_leaves_with_path(samples):
-        flat = np.asarray(value, float).reshape(len(value), -1)
-        columns += zip(coordinate_names(leaf_name(path) or "x", np.shape(value)[1:]), flat.T, strict=True)
-    shown = columns[:_MOST_VARIABLES]
-    wide = max([18, *(len(name) for name, _ in shown)])
-    rows = [f"  {'variable':{wide}}       mean        sd        5%       95%"]
-    for name, column in shown:
-        sd = float(column.std())
-        mean, low, high = (_digits(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
-        rows.append(f"  {name:{wide}} {mean:>10} {sd:9.3g} {low:>9} {high:>9}")
-    if len(columns) > _MOST_VARIABLES:
-        rows.append(f"  … and {len(columns) - _MOST_VARIABLES} more")
-    return rows
+def _variables(result: "Result", model: AbstractModel, x: Float[np.ndarray, "N D"]) -> list[Variable]:
+    found = latent_first(result, variables(result, x))
+    return [
+        Variable(name, model.labels(name, value.shape[1:]), value.reshape(len(value), -1).astype(float))
+        for name, value in found.items()
+    ]

@@ -1,6 +1,7 @@
 """The contract of a model."""
 
 import abc
+import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class AbstractModel(abc.ABC):
         constant: its other numbers by name, inputs for example, as far as it knows them.
         dims: names of the axes of its variables and data, samples apart, as far as it knows them.
         coords: labels along these axes.
+        first_index: of an array, in names.
     """
 
     dim: int
@@ -51,6 +53,18 @@ class AbstractModel(abc.ABC):
     constant: Mapping[str, np.ndarray] = MappingProxyType({})
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     coords: Mapping[str, Any] = MappingProxyType({})
+    first_index: int = 0
+
+    def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        """Of a variable's entries: ``theta[a]`` where its axis has labels, all different; else indices."""
+        axes = self.dims.get(name, ())
+        along = [self._along(axes[i] if i < len(axes) else "", size) for i, size in enumerate(shape)]
+        return [f"{name}[{','.join(at)}]" if at else name for at in itertools.product(*along)]
+
+    def _along(self, axis: str, size: int) -> list[str]:
+        found = [str(label) for label in np.ravel(self.coords.get(axis, ()))]
+        usual = [str(i + self.first_index) for i in range(size)]
+        return found if len(found) == size == len(set(found)) else usual
 
     @abc.abstractmethod
     def log_density(self, x: Float[Array, " D"]) -> Scalar:

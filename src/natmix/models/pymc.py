@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
-from natmix.models._base import AbstractModel, Points, Start, by_name, coordinate_names
+from natmix.models._base import AbstractModel, Points, Start, by_name
 from natmix.models._predict_pymc import predictions
 
 
@@ -43,9 +43,6 @@ class PymcModel(AbstractModel):
         self._named = graph.get_jaxified_graph(inputs=model.value_vars, outputs=outputs)
         self._centre, self._dtype = np.asarray(flat, float), flat.dtype
         self.dim = int(flat.size)
-        self.coordinates = tuple(
-            c for name, v in zip(self._inputs, values, strict=True) for c in coordinate_names(name, v.shape)
-        )
         self.observed = {
             rv.name: value
             for rv in model.observed_RVs
@@ -63,6 +60,9 @@ class PymcModel(AbstractModel):
         }
         used = {axis for axes in self.dims.values() for axis in axes}
         self.coords = {d: np.asarray(v) for d, v in model.coords.items() if d in used and v is not None}
+        self.coordinates = tuple(
+            c for name, v in zip(self._inputs, values, strict=True) for c in self.labels(name, v.shape)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PymcModel, (self._model,)

@@ -38,6 +38,7 @@ class SavedModel(AbstractModel):
         self.kind = kind
         self.coordinates = tuple(coordinates)
         self.dim = len(self.coordinates)
+        self.first_index = int(kind == "StanModel")
         self.latent = tuple(latent)
         self.observed = dict(observed)
         self.dims = {name: tuple(axes) for name, axes in dims.items()}

@@ -56,6 +56,7 @@ class StanModel(AbstractModel):
         if self.dim == 0:
             raise ValueError("The Stan program has no parameters: nothing is left to be inferred.")
         self.coordinates = _stan.labels(self._backend)
+        self.first_index = 1
         self.latent = _stan.variables(self._backend.coordinates)
         self._outputs = _stan.Outputs(self._backend.names)
         self._check_density()

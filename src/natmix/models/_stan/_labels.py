@@ -9,7 +9,7 @@ _STEP = 0.5
 
 
 def labels(backend: AbstractBackend) -> tuple[str, ...]:
-    """``A[1,0]`` for Stan's ``A.2.1``: natmix counts from zero.
+    """``A[2,1]`` for Stan's ``A.2.1``.
 
     Stan lists the unconstrained entries of an array of vectors in another order than it reads them. So for
     a variable with several indices each coordinate is moved, and named after the first entry that follows.

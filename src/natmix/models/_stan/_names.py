@@ -19,7 +19,8 @@ class Flat(NamedTuple):
     """``.real`` or ``.imag`` of a complex number."""
 
     def __str__(self) -> str:
-        index = f"[{','.join(map(str, self.at))}]" if self.at else ""
+        """As in Stan, which counts from one."""
+        index = f"[{','.join(str(i + 1) for i in self.at)}]" if self.at else ""
         return f"{self.name}{self.part}{index}"
 
 

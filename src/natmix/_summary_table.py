@@ -1,0 +1,62 @@
+"""A model's variables in a summary: mean, standard deviation and quantiles, the latent ones first."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+_MOST_ROWS = 20
+_MOST_ENTRIES = (8, 4, 2, 1)
+"""Of an array; the largest of these that leaves room for all variables."""
+
+
+class Variable(NamedTuple):
+    """Samples of one variable, its entries in columns."""
+
+    name: str
+    labels: list[str]
+    samples: Float[np.ndarray, "N M"]
+
+
+def table(variables: list[Variable]) -> list[str]:
+    """Lines of text; what is not shown is counted."""
+    most = next((m for m in _MOST_ENTRIES if _rows(variables, m) <= _MOST_ROWS), 1)
+    shown: list[Variable] = []
+    hidden = list(variables)
+    while hidden and _rows([*shown, hidden[0]], most) <= _MOST_ROWS:
+        shown.append(hidden.pop(0))
+    wide = max([18, *(len(label) for v in shown for label in v.labels[:most])])
+    lines = [f"  {'variable':{wide}}       mean        sd        5%       95%"]
+    for variable in shown:
+        entries = zip(variable.labels, variable.samples.T, strict=True)
+        lines += [_row(label, column, wide) for label, column in list(entries)[: _shown(variable, most)]]
+        left = len(variable.labels) - _shown(variable, most)
+        if left:
+            lines.append(f"  … and {left} more entries of {variable.name}")
+    if hidden:
+        lines.append(f"  … and {len(hidden)} more variables: result.to_pandas() has them all")
+    return lines
+
+
+def _shown(variable: Variable, most: int) -> int:
+    """A line that says one entry is left out is no shorter than the entry."""
+    entries = len(variable.labels)
+    return entries if entries <= most + 1 else most
+
+
+def _rows(variables: list[Variable], most: int) -> int:
+    return sum(_shown(v, most) + (len(v.labels) > _shown(v, most)) for v in variables)
+
+
+def _row(label: str, column: Float[np.ndarray, " N"], wide: int) -> str:
+    sd = float(column.std())
+    mean, low, high = (_digits(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
+    return f"  {label:{wide}} {mean:>10} {sd:9.3g} {low:>9} {high:>9}"
+
+
+def _digits(value: float, sd: float) -> str:
+    """Four digits, more where the standard deviation would not show in them."""
+    shown = 4
+    if sd > 0 and np.isfinite(value / sd):
+        shown = int(np.clip(np.ceil(np.log10(max(abs(value) / sd, 1))) + 2, 4, 12))
+    return f"{value:.{shown}g}"
