@@ -2,28 +2,41 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from natmix import _compile
 from natmix._compile import compiler_options, quick_jit
 
 
-def test_unknown_options_are_left_out(monkeypatch):
-    wanted = {"xla_backend_optimization_level": 1, "xla_no_such_option": True}
-    monkeypatch.setattr(_compile, "_CPU_OPTIONS", wanted)
+@pytest.fixture(autouse=True)
+def asked_again():
     compiler_options.cache_clear()
-    try:
-        assert compiler_options() == {"xla_backend_optimization_level": 1}
-    finally:
-        compiler_options.cache_clear()
+    yield
+    compiler_options.cache_clear()
+
+
+def test_less_optimisation_goes_with_simple_loops():
+    options = compiler_options()
+    assert "xla_backend_optimization_level" in options
+    assert set(options) & {name for name, _ in _compile._SIMPLE_LOOPS}
+    assert jax.jit(lambda x: x + 1, compiler_options=options)(1) == 2
+
+
+def test_the_first_way_that_is_known_is_taken(monkeypatch):
+    known = _compile._SIMPLE_LOOPS
+    monkeypatch.setattr(_compile, "_SIMPLE_LOOPS", (("xla_no_such_option", True), *known))
+    assert "xla_no_such_option" not in compiler_options()
+    assert len(compiler_options()) == 2
+
+
+def test_without_simple_loops_everything_is_optimised(monkeypatch):
+    monkeypatch.setattr(_compile, "_SIMPLE_LOOPS", (("xla_no_such_option", True),))
+    assert compiler_options() == {}
 
 
 def test_accelerators_get_none(monkeypatch):
-    compiler_options.cache_clear()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    try:
-        assert compiler_options() == {}
-    finally:
-        compiler_options.cache_clear()
+    assert compiler_options() == {}
 
 
 def test_a_quick_function_donates_and_traces_once():

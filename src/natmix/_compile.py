@@ -12,8 +12,13 @@ import jax
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
-"""Halve the seconds a program takes to compile; measured, it runs as fast (benchmarks/start_up.py)."""
+_CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1}
+"""With simple loops this halves the seconds a program takes to compile, and it runs as fast
+(benchmarks/start_up.py). With other loops it would run several times slower."""
+_SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
+    ("xla_cpu_use_fusion_emitters", False),  # jax 0.10
+    ("xla_cpu_opt_preset", "CPU_OPT_PRESET_FAST_COMPILE"),  # later ones
+)
 
 
 class QuickJit(Generic[P, R]):
@@ -44,10 +49,12 @@ def quick_jit(
 
 @functools.cache
 def compiler_options() -> dict[str, Any]:
-    """Those of the wanted options that this version of the compiler knows."""
-    if jax.default_backend() != "cpu":
-        return {}
-    return {name: value for name, value in _CPU_OPTIONS.items() if _known(name, value)}
+    """The options for quick compilation, if this version of the compiler can be asked for simple loops."""
+    if jax.default_backend() == "cpu":
+        for name, value in _SIMPLE_LOOPS:
+            if _known(name, value):
+                return {**_CPU_OPTIONS, name: value}
+    return {}
 
 
 @contextlib.contextmanager
