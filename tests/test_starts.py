@@ -8,7 +8,7 @@ import pytest
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
 from natmix._defaults import Region
-from natmix.starts import begin, best_of_path, pathfinder
+from natmix.starts import Path, begin, belongs, best_of_path, pathfinder
 from natmix.starts._climb import Way, climb
 from natmix.starts._clusters import clusters
 from natmix.starts._values import SpentError, Values
@@ -41,6 +41,17 @@ def relative(covariance):
 
 def values(fn=unscaled, dim=D, most=None):
     return Values(JaxTarget(fn, dim), jax.random.key(0), jnp.dtype(float), most)
+
+
+def test_a_point_belongs_to_a_path_by_its_distance_in_standard_deviations():
+    C = np.array([[4.0, 1.9], [1.9, 1.0]]) * 1e-8
+    path = Path(np.ones(2), C, 0.0)
+    for distance, inside in ((4.3, True), (4.5, False)):
+        x = 1 + distance * np.linalg.cholesky(C) @ np.array([0.6, 0.8])
+        assert belongs(x, path) == inside
+    singular = Path(np.ones(2), np.outer([1.0, 3.0], [1.0, 3.0]), 0.0)
+    assert belongs(np.array([2.0, 4.0]), singular)
+    assert not belongs(np.array([1.5, 2.4]), singular)
 
 
 def test_a_gaussian_is_found_whatever_its_scales():

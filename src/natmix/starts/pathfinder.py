@@ -81,7 +81,10 @@ def different(paths: list[Path]) -> list[Path]:
 
 def belongs(x: Float[np.ndarray, " D"], path: Path) -> bool:
     """Whether a point is in the mode of a path: not further away than nearly all samples of its Gaussian."""
-    step = np.linalg.solve(np.linalg.cholesky(path.covariance), x - path.mean)
+    scale = np.sqrt(np.diag(path.covariance))
+    values, basis = np.linalg.eigh(path.covariance / np.outer(scale, scale))
+    # In the neck of a funnel rounding makes it singular.
+    step = ((x - path.mean) / scale) @ basis / np.sqrt(np.maximum(values, 1e-12))
     return float(np.linalg.norm(step)) <= np.sqrt(len(x)) + 3
 
 
