@@ -27,4 +27,4 @@ def schools(errors, effects=None):
 
 result = natmix.fit(schools, model_args=(ERRORS, EFFECTS))
 print(result.summary())
-result.plot(dims=[0, 1, 2, 3]).figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+result.plot(dims=["mu", "tau", "z[0]", "z[1]"]).figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

@@ -193,7 +193,7 @@ def test_corner_plots_show_what_they_are_asked_for(result):
     for wrong, words in (([0, 0], "different"), ([99], "between 0 and"), (list(range(21)), "1 to 20")):
         with pytest.raises(ValueError, match=words):
             result.plot(dims=wrong)
-    for wrong in (1, ["mu"], [0.5, 1]):
+    for wrong in (1, [None], [0.5, 1]):
         with pytest.raises(ValueError, match="whole numbers"):
             result.plot(dims=wrong)
     with pytest.raises(ValueError, match="3 labels"):

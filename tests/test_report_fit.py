@@ -13,7 +13,9 @@ import matplotlib.pyplot as plt
 from test_report import N, blank
 
 from natmix import GMMVI, Mixture, Result
+from natmix._draws import Draws
 from natmix._result import Counts, Elbo, Timings
+from natmix.models import AbstractModel
 from natmix.report import plot_corner
 from natmix.report._corner_layout import CornerLayout
 
@@ -122,6 +124,93 @@ def test_beyond_twenty_dimensions_those_are_shown_in_which_components_differ():
     assert "6 of 30" in remark
     with pytest.raises(ValueError, match="1 to 20"):
         plot_corner(mixture, dims=range(21))
+
+
+def test_only_components_that_are_drawn_choose_the_dimensions():
+    means = np.zeros((3, 30))
+    means[1, [3, 9]] = 2.0
+    means[2, 20:] = 50.0
+    heavy = Mixture.diagonal([0.6, 0.3995, 0.0005], means, np.ones((3, 30)))
+    axes = plot_corner(heavy, samples=50)
+    names = [axes[-1, j].get_xlabel() for j in range(6)]
+    assert "x[3]" in names
+    assert "x[9]" in names
+    (remark,) = [t.get_text() for t in axes[0, 0].figure.texts]
+    assert "2 of 3 components drawn, the other has 0.05%" in remark
+    alone = plot_corner(Mixture.diagonal([0.9995, 0.0005], means[1:], np.ones((2, 30))), samples=50)
+    assert [alone[-1, j].get_xlabel() for j in range(6)] == [f"x[{j}]" for j in range(6)]
+    assert "the first 6 of 30" in alone[0, 0].figure.texts[0].get_text()
+
+
+def test_ellipses_are_within_their_panels():
+    means = np.array([[0.0, 0], [7, 7], [-9, 5]])
+    mixture = Mixture.diagonal([0.98, 0.01, 0.01], means, np.ones((3, 2)))
+    ax = plot_corner(mixture, samples=500)[1, 0]
+    for ellipse in ax.patches:
+        for centre, half, (low, high) in (
+            (ellipse.center[0], ellipse.width / 2, ax.get_xlim()),
+            (ellipse.center[1], ellipse.height / 2, ax.get_ylim()),
+        ):
+            assert low <= centre - half
+            assert centre + half <= high
+
+
+def named(transform, names=("mu", "tau[0]", "tau[1]", "p")):
+    """A result of a model whose variables are what ``transform`` makes of the vectors."""
+
+    class Named(AbstractModel):
+        dim = 4
+        coordinates = names
+
+        def log_density(self, x):
+            raise NotImplementedError
+
+        def constrain(self, x):
+            return transform(np.asarray(x))
+
+        def start(self, key):
+            return None
+
+    x = np.random.default_rng(0).normal(size=(100, 4))
+    return dataclasses.replace(fitted(4), model=Named(), draws=Draws(x, np.zeros(100), np.zeros(100)))
+
+
+def test_names_say_how_variables_were_transformed():
+    result = named(
+        lambda x: {"mu": x[:, 0], "tau": np.exp(x[:, 1:3]), "p": 1 / (1 + np.exp(-x[:, 3])), "other": x[:, 0]}
+    )
+    axes = result.plot(samples=50)
+    assert [ax.get_xlabel() for ax in axes[-1]] == ["mu", "log tau[0]", "log tau[1]", "logit p"]
+    assert "unconstrained" in axes.figure.texts[0].get_text()
+    axes = result.plot(dims=["tau", "mu"], samples=50)
+    assert [ax.get_xlabel() for ax in axes[-1]] == ["log tau[0]", "log tau[1]", "mu"]
+    assert result.plot(dims="mu", samples=50).figure.texts[0].get_text() == ""
+    strange = named(lambda x: {"mu": x[:, 0], "tau": 3 + np.exp(x[:, 1:3]), "p": 2 / (1 + np.exp(-x[:, 3]))})
+    labels = [ax.get_xlabel() for ax in strange.plot(samples=50)[-1]]
+    assert labels == ["mu", *(f"{n} (unconstrained)" for n in ("tau[0]", "tau[1]", "p"))]
+    with pytest.raises(ValueError, match="dims names 'sigma', but the coordinates are mu, "):
+        result.plot(dims=["sigma"])
+    with pytest.raises(ValueError, match="whole numbers or names"):
+        result.plot(dims=[0.5])
+
+
+def test_long_names_are_shortened_in_the_middle():
+    names = tuple(f"{'a_very_long_name' * 6}[{i}]" for i in range(3))
+    long = named(lambda x: {names[0][:-3]: x[:, :3], "p": x[:, 3]}, (*names, "p"))
+    axes = long.plot(samples=50)
+    labels = [ax.get_xlabel() for ax in axes[-1]]
+    assert len(set(labels)) == 4
+    assert all(len(label) <= 20 for label in labels)
+    assert labels[1].endswith("[1]")
+    assert_readable(axes.figure)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_traces_beside_the_panels_are_as_high_as_they_are(n):
+    axes = fitted(n).plot(samples=50)
+    panels = [axes[i, 0].get_position() for i in range(n)]
+    assert axes.elbo.get_position().y1 == pytest.approx(panels[0].y1)
+    assert axes.components.get_position().y0 == pytest.approx(panels[-1].y0)
 
 
 def test_words_take_the_colour_and_size_of_the_user_s_style():

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from natmix.mixture import Mixture
 from natmix.report._style import COMPONENT, axes_or_new, tidy
@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from matplotlib.patches import Ellipse
 
 _FAINTEST = 0.25
+LIGHTEST = 1e-3
+"""Lighter components are not drawn, unless somebody says so."""
 
 
 def plot_components_2d(
-    mixture: Mixture, *, deviations: float = 2.0, min_weight: float = 1e-3, ax: "Axes | None" = None
+    mixture: Mixture, *, deviations: float = 2.0, min_weight: float = LIGHTEST, ax: "Axes | None" = None
 ) -> "Axes":
     """An ellipse per component: the heavier the component, the stronger its line.
 
@@ -38,17 +40,22 @@ def plot_components_2d(
     return ax
 
 
+def heavy(weights: Float[np.ndarray, " K"], min_weight: float = LIGHTEST) -> Bool[np.ndarray, " K"]:
+    """Which components are drawn: at least the heaviest."""
+    return weights >= min(min_weight, weights.max())
+
+
 def draw_ellipses(
     ax: "Axes",
     weights: Float[np.ndarray, " K"],
     means: Float[np.ndarray, "K 2"],
     covariances: Float[np.ndarray, "K 2 2"],
     deviations: float = 2.0,
-    min_weight: float = 1e-3,
+    min_weight: float = LIGHTEST,
     thickness: float = 1.0,
 ) -> None:
     """The ellipses alone, their lines ``thickness`` times as wide as usual."""
-    for row in np.flatnonzero(weights >= min(min_weight, weights.max())):
+    for row in np.flatnonzero(heavy(weights, min_weight)):
         strength = np.sqrt(weights[row] / weights.max())
         ellipse = _ellipse(means[row], covariances[row], deviations)
         ellipse.set(

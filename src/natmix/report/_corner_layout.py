@@ -33,6 +33,11 @@ class CornerLayout:
         return min(_LARGEST, _WIDEST / self.n)
 
     @property
+    def high(self) -> float:
+        """Inches of a panel's height: one alone is as high as the traces beside it."""
+        return self._beside if self.n == 1 and self.traces else self.panel
+
+    @property
     def small(self) -> bool:
         """Whether names must be turned to fit beside their panels."""
         return self.panel < 0.075 * self.letters + 0.25 or self.panel < 1.2
@@ -70,7 +75,7 @@ class CornerLayout:
         step = self.panel + self.gap
         x = self.left + column * step
         y = self.bottom + (self.n - 1 - row) * step
-        return self._shares(x, y, self.panel, self.panel)
+        return self._shares(x, y, self.panel, self.high)
 
     def trace_rectangles(self) -> tuple[Rectangle, Rectangle]:
         """Of the ELBO, and of the components below it."""
@@ -85,12 +90,17 @@ class CornerLayout:
         else:
             x, wide = width - _TRACES_WIDTH + 0.85, _TRACES_WIDTH - 1.05
             y = self.bottom
-            high = height - y - 0.35
+            high = self._beside
         below = 0.36 * high
         return (
             self._shares(x, y + below + 0.12, wide, high - below - 0.12),
             self._shares(x, y, wide, below),
         )
+
+    @property
+    def _beside(self) -> float:
+        """Inches of the traces' height, if they are beside the panels."""
+        return self.size[1] - self.bottom - 0.35 - self.gap
 
     @property
     def _inside(self) -> bool:

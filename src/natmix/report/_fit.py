@@ -48,7 +48,7 @@ class FitAxes:
 def plot_fit(
     result: Result,
     *,
-    dims: Sequence[int] | None = None,
+    dims: Sequence[int | str] | None = None,
     labels: Sequence[str] | None = None,
     samples: int = _SAMPLES,
     components: bool = True,
@@ -61,11 +61,12 @@ def plot_fit(
 
     Args:
         result: of `natmix.fit`.
-        dims: which coordinates, at most 20; if left out all of them, or of more than 20 the six in which
-            the components differ most.
-        labels: their names; the model's coordinates if left out.
+        dims: which coordinates, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an array
+            for all its entries); if left out all of them, or of more than 20 the six in which the
+            components that are drawn differ most.
+        labels: their names; if left out the model's, long ones shortened, with the transformation.
         samples: how many points to draw.
-        components: whether to draw ellipses of two standard deviations.
+        components: whether to draw ellipses of two standard deviations, of those from 0.1% on.
         traces: whether to show ELBO and number of components; a result without iterations has none.
         x: what to plot them over: "iterations", "evaluations" or "seconds".
         log_evidence: the log normaliser of the target, if known.
