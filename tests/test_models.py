@@ -66,7 +66,10 @@ def test_bounds_that_make_no_sense(bounds, words):
         ({"position": {"x": 2.0}, "bounds": {"x": (0, 1)}}, r"x is 2, not in \(0, 1\)"),
         ({"position": {"x": 0.5}, "bounds": {"y": (0, 1)}}, "the variables are x"),
         ({"position": {"x": 0.5, "y": 1.0}, "bounds": (0, 1)}, "by name"),
-        ({"bounds": {"y": (0, 1)}}, "need a position"),
+        ({"bounds": {"y": 1}}, "The bounds of y must be a pair"),
+        ({"bounds": {"y": (1, 0)}}, "The lower bound of y must be below"),
+        ({"bounds": ([0, 0], [1, 1]), "dim": 3}, r"dim=3 was given, but the bounds have the shape \[2\]"),
+        ({"position": {"a": [0.0, np.nan]}}, r"must hold finite numbers, but a/1 is nan"),
         ({"bounds": (0, 1)}, "Give dim"),
         ({"position": {}}, "empty"),
         ({"position": {"x": jnp.array([True])}}, "real numbers"),
@@ -77,6 +80,16 @@ def test_bounds_that_make_no_sense(bounds, words):
 def test_positions_that_make_no_sense(arguments, words):
     with pytest.raises(ValueError, match=words):
         natmix.fit(lambda p: 0.0, **arguments)
+
+
+def test_names_with_bounds_stand_for_numbers():
+    found = as_model(
+        lambda p: -p["rate"] - p["share"], None, None, None, None, {"rate": (0, None), "share": (0, 1)}
+    )
+    assert found.coordinates == ("rate", "share")
+    assert found.first == {"rate": 1.0, "share": 0.5}
+    # At zero rate is 1 and share 1/2, with the Jacobians 1 and 1/4.
+    assert float(found.log_density(jnp.zeros(2))) == pytest.approx(-1.5 + np.log(1 / 4))
 
 
 def test_entries_without_bounds_may_be_none():

@@ -74,7 +74,8 @@ def fit(
         model_kwargs: its keyword arguments, or the data of a Stan program.
         position: for a log density of a pytree of arrays: one such, where to look first.
         bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
-            ``position`` by name, ``{"x": (0, 1)}``. The fit is in unconstrained coordinates.
+            ``position`` by name, ``{"x": (0, 1)}``; without one every name stands for a number (or for an
+            array, if its bounds are arrays). The fit is in unconstrained coordinates.
         start: how to begin: "region", from the Gaussian that ``init_mean`` and the others name (1 wide
             around 0 if they are left out), or "pathfinder", from Gaussians found by climbing from there,
             which needs gradients, or "tempered", from points led from there to the target by sequential
@@ -132,6 +133,9 @@ def fit(
         probe = np.asarray(trial.mean())
     found = as_target(target, dim, dtype, probe)
     chosen, known, notes = _defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
+    if model is not None and model.remark:
+        notes.append(model.remark)
+        _defaults.logger.warning(model.remark)
     if method == "pathfinder" and not known.has_gradient:
         if start is not None:
             raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")

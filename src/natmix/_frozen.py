@@ -1,10 +1,12 @@
 """A mixture with the methods of SciPy's frozen distributions."""
 
+import math
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from natmix._whole import whole
 from natmix.mixture import Mixture
 
 
@@ -33,11 +35,12 @@ class FrozenMixture:
         """Density of points [..., D]."""
         return np.exp(self.logpdf(x))
 
-    def rvs(self, size: int = 1, random_state: Any = None) -> Float[np.ndarray, "N D"]:
-        """Samples; one point [D] for a size of one, as SciPy's."""
+    def rvs(self, size: int | tuple[int, ...] = 1, random_state: Any = None) -> Float[np.ndarray, "... D"]:
+        """Samples [*size, D]; one point [D] for a size of one, as SciPy's."""
         rng = np.random.default_rng(random_state)
-        x = np.asarray(self.mixture.sample(int(rng.integers(2**31)), size))
-        return x[0] if size == 1 else x
+        shape = tuple(whole(n, "size") for n in (size if isinstance(size, (tuple, list)) else (size,)))
+        x = np.asarray(self.mixture.sample(int(rng.integers(2**31)), math.prod(shape)))
+        return x[0] if shape == (1,) else x.reshape(*shape, self.dim)
 
     def entropy(self) -> float:
         """An estimate from samples."""

@@ -44,6 +44,7 @@ class AbstractModel(abc.ABC):
         dims: names of the axes of its variables and data, samples apart, as far as it knows them.
         coords: labels along these axes.
         first_index: of an array, in names.
+        remark: what the user should know about it; empty for nothing.
     """
 
     dim: int
@@ -54,6 +55,7 @@ class AbstractModel(abc.ABC):
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     coords: Mapping[str, Any] = MappingProxyType({})
     first_index: int = 0
+    remark: str = ""
 
     def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
         """Of a variable's entries: ``theta[a]`` where its axis has labels, all different; else indices."""
@@ -102,6 +104,14 @@ class AbstractModel(abc.ABC):
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
         """Of each of the data, samples first."""
         raise ValueError("log_likelihood needs a NumPyro or PyMC model, which says how data come about.")
+
+
+def prior_remark(latent: Sequence[str]) -> str:
+    """Of a model without data."""
+    return (
+        f"The model observes nothing (latent: {', '.join(latent)}): this is its prior. "
+        "Were data meant to be given?"
+    )
 
 
 def by_name(draws: Any, names: Sequence[str]) -> dict[str, Any]:

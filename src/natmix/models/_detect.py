@@ -6,6 +6,7 @@ import numpy as np
 
 from natmix.models._base import AbstractModel
 from natmix.models._bounds import as_side
+from natmix.models._numpyro_checks import check_call, looks_like_numpyro
 from natmix.models.numpyro import NumpyroModel
 from natmix.models.pymc import PymcModel, is_pymc_model
 from natmix.models.pytree import PytreeModel
@@ -45,6 +46,8 @@ def as_model(
     function = callable(target) and not isinstance(target, AbstractTarget)
     if dim is None and function and _required(target) == []:
         return NumpyroModel(target)  # a function of nothing: only a model can mean something by it
+    if dim is None and function and looks_like_numpyro(target):
+        check_call(target, (), {})
     return None
 
 
@@ -64,18 +67,29 @@ def _only(target: Any, what: str, **others: Any) -> None:
 
 
 def _middle(dim: int | None, bounds: Any) -> Any:
-    """A vector inside the bounds."""
+    """A vector inside the bounds; by name a dictionary of numbers, or of arrays as large as the bounds."""
     if isinstance(bounds, dict):
-        raise ValueError("Bounds by name need a position too, a dictionary with the variables' shapes.")
-    try:
-        first, second = bounds
-        low, high = np.broadcast_arrays(as_side(first, -np.inf), as_side(second, np.inf))
-    except (TypeError, ValueError):
-        raise ValueError(f"bounds must be a pair (low, high) of numbers or arrays, got {bounds!r}.") from None
+        return {name: _between(*_sides(pair, f"The bounds of {name}")) for name, pair in bounds.items()}
+    low, high = _sides(bounds, "bounds")
     if low.ndim == 0:
         if dim is None:
             raise ValueError("Give dim, the number of dimensions of the target.")
         low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
+    if dim is not None and low.shape != (dim,):
+        raise ValueError(f"dim={dim} was given, but the bounds have the shape {list(low.shape)}.")
+    return _between(low, high)
+
+
+def _sides(pair: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        first, second = pair
+        low, high = np.broadcast_arrays(as_side(first, -np.inf), as_side(second, np.inf))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a pair (low, high) of numbers or arrays, got {pair!r}.") from None
+    return low, high
+
+
+def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     both = np.isfinite(low) & np.isfinite(high)
     with np.errstate(invalid="ignore"):
         middle = np.where(both, (low + high) / 2, np.where(np.isfinite(low), low + 1, high - 1))

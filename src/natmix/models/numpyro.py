@@ -1,6 +1,6 @@
 """A NumPyro model: its latent variables, its transformations, its deterministics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +11,16 @@ from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
 from natmix.mixture import Mixture
-from natmix.models._base import AbstractModel, Points, Start, around, by_name, coordinate_names
+from natmix.models._base import (
+    AbstractModel,
+    Points,
+    Start,
+    around,
+    by_name,
+    coordinate_names,
+    prior_remark,
+)
+from natmix.models._numpyro_checks import call_error, check_call, check_shapes, checked_arguments
 from natmix.models._predict import prediction_key, predictions, replicates
 
 _PRIOR_DRAWS = 256
@@ -31,12 +40,16 @@ class NumpyroModel(AbstractModel):
     ) -> None:
         numpyro = _numpyro()
         self._args, self._kwargs = checked_arguments(args, kwargs)
+        check_call(model, self._args, self._kwargs)
         self._model = model
         key = jax.random.key(0)
         # Values from the support, not from the prior, which may be improper.
         seeded = numpyro.handlers.seed(model, key)
         anywhere = numpyro.handlers.substitute(seeded, substitute_fn=numpyro.infer.init_to_uniform)
-        trace = numpyro.handlers.trace(anywhere).get_trace(*self._args, **self._kwargs)
+        try:
+            trace = numpyro.handlers.trace(anywhere).get_trace(*self._args, **self._kwargs)
+        except Exception as error:
+            raise call_error(error) from error
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
         self.latent = tuple(name for name, site in sites.items() if not site["is_observed"])
         given = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
@@ -44,6 +57,9 @@ class NumpyroModel(AbstractModel):
         self.observed = {name: value for name, value in given.items() if value.size}
         self.dims = _plates(trace)
         self._check(trace)
+        check_shapes(sites)
+        if not given:
+            self.remark = prior_remark(self.latent)
         self._sites = sites
         try:
             info = numpyro.infer.util.initialize_model(
@@ -66,8 +82,10 @@ class NumpyroModel(AbstractModel):
             raise ValueError("The model has no latent variable: nothing is left to be inferred.")
         for name in self.latent:
             if trace[name]["fn"].support.is_discrete:
+                marked = "enumerate" in (trace[name].get("infer") or {})
                 raise ValueError(
-                    f"The model's variable {name!r} is discrete, which a Gaussian mixture cannot be: sum it "
+                    f"The model's variable {name!r} is discrete, which a Gaussian mixture cannot be"
+                    f"{', and natmix does not enumerate' if marked else ''}: sum it "
                     "out, for example by numpyro.distributions.MixtureSameFamily or a logsumexp."
                 )
 
@@ -183,15 +201,6 @@ class NumpyroModel(AbstractModel):
                     f"The support of the variable {name!r} depends on other variables, which a guide cannot "
                     "express: write it as a fixed one, scaled by a numpyro.deterministic."
                 )
-
-
-def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a model; an array would be taken apart into its rows."""
-    if not isinstance(args, (tuple, list)):
-        raise ValueError(f"model_args must be a tuple, as in model_args=(x, y), got {type(args).__name__}.")
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise ValueError(f"model_kwargs must be a dictionary by name, got {type(kwargs).__name__}.")
-    return tuple(args), dict(kwargs or {})
 
 
 def _plates(trace: dict[str, Any]) -> dict[str, tuple[str, ...]]:

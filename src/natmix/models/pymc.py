@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
-from natmix.models._base import AbstractModel, Points, Start, by_name
+from natmix.models._base import AbstractModel, Points, Start, by_name, prior_remark
 from natmix.models._predict_pymc import predictions
 
 
@@ -48,6 +48,9 @@ class PymcModel(AbstractModel):
             for rv in model.observed_RVs
             if (value := _value(model.rvs_to_values[rv])) is not None
         }
+        self._check_data()
+        if not model.observed_RVs and not model.potentials:
+            self.remark = prior_remark(self.latent)
         self.constant = _constant(model)
         named = {
             name: model.named_vars_to_dims.get(name)
@@ -63,6 +66,16 @@ class PymcModel(AbstractModel):
         self.coordinates = tuple(
             c for name, v in zip(self._inputs, values, strict=True) for c in self.labels(name, v.shape)
         )
+
+    def _check_data(self) -> None:
+        """Raise if data that are not finite leave no density where PyMC begins."""
+        for name, value in self.observed.items():
+            if np.all(np.isfinite(np.asarray(value, float))):
+                continue
+            if not np.isfinite(float(self.log_density(jnp.asarray(self._centre)))):
+                raise ValueError(
+                    f"The model has no finite log density: the data {name!r} hold NaN or infinity."
+                )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PymcModel, (self._model,)

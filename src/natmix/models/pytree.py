@@ -51,6 +51,12 @@ class PytreeModel(AbstractModel):
         )
         self._bounds = _joined(bounds, names, shapes)
         self._centre = np.asarray(flat, float)
+        if not np.all(np.isfinite(self._centre)):
+            first = int(np.argmin(np.isfinite(self._centre)))
+            raise ValueError(
+                f"The position must hold finite numbers, but {self.coordinates[first]} is "
+                f"{self._centre[first]:g}."
+            )
         outside = (self._centre <= self._bounds.low) | (self._centre >= self._bounds.high)
         if outside.any():
             first = int(np.argmax(outside))

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix._types import PRNGKey, Scalar
-from natmix.models.numpyro import NumpyroModel, _numpyro, checked_arguments
+from natmix.models._numpyro_checks import checked_arguments
+from natmix.models.numpyro import NumpyroModel, _numpyro
 from natmix.simulators._base import AbstractSimulator, Simulated, SimulatedModel
 
 

@@ -1,0 +1,81 @@
+"""A NumPyro model, its arguments and its data, looked at before anything is computed."""
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a model; an array would be taken apart into its rows."""
+    if not isinstance(args, (tuple, list)):
+        raise ValueError(f"model_args must be a tuple, as in model_args=(x, y), got {type(args).__name__}.")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ValueError(f"model_kwargs must be a dictionary by name, got {type(kwargs).__name__}.")
+    return tuple(args), dict(kwargs or {})
+
+
+def check_call(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise if the model does not take these arguments."""
+    try:
+        signature = inspect.signature(model)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        unknown = [name for name in kwargs if name not in signature.parameters]
+        # Letters may differ by case alone.
+        lower = {name.lower(): name for name in signature.parameters}
+        close = difflib.get_close_matches(unknown[0].lower(), lower, 1) if unknown else []
+        meant = f", did you mean {lower[close[0]]!r}?" if close else "."
+        raise ValueError(
+            f"The NumPyro model is model{signature}, and model_args and model_kwargs do not fit it: "
+            f"{error}{meant}"
+        ) from None
+
+
+def looks_like_numpyro(fn: Any) -> bool:
+    """Whether a function calls something named ``sample``, and NumPyro is there."""
+    code = getattr(inspect.unwrap(fn) if callable(fn) else fn, "__code__", None)
+    return "numpyro" in sys.modules and code is not None and "sample" in code.co_names
+
+
+def call_error(error: Exception) -> ValueError:
+    """What a model raised when it was called, with the variable if it came from one."""
+    site = _site(error)
+    where = f" at its variable {site!r}" if site else ""
+    lines = str(error).strip().splitlines()
+    return ValueError(
+        f"The NumPyro model cannot be called with its arguments: it raised {type(error).__name__}{where}: "
+        f"{lines[0] if lines else ''}"
+    )
+
+
+def check_shapes(sites: Mapping[str, Any]) -> None:
+    """Raise if data do not fit their distribution."""
+    for name, site in sites.items():
+        if not site["is_observed"]:
+            continue
+        have, want = np.shape(site["value"]), tuple(site["fn"].shape())
+        try:
+            np.broadcast_shapes(have, want)
+        except ValueError:
+            raise ValueError(
+                f"The data {name!r} have the shape {list(have)}, but the model's distribution of them "
+                f"{list(want)}: are all arguments of the same length?"
+            ) from None
+
+
+def _site(error: Exception) -> str | None:
+    """The variable whose `numpyro.sample` was at work."""
+    place, found = error.__traceback__, None
+    while place is not None:
+        frame = place.tb_frame
+        if frame.f_code.co_name == "sample" and frame.f_globals.get("__name__") == "numpyro.primitives":
+            found = frame.f_locals.get("name")
+        place = place.tb_next
+    return found
