@@ -34,7 +34,7 @@ were found, whatever their distance.
 _LACKING, _LOW = np.log(20), 1.0
 """Nats of log density that the mixture must lack at the middle of a mode, and at the end of a climb for the
 middle to be sought. Of a mode with a hundredth of all mass 2000 samples of the mixture have one or none then;
-with less of a lack (2 nats) a regression's third mode was called missed whose importance weights were known."""
+with 2 nats a regression's third mode was called missed, of which the mixture's samples knew."""
 _WORTH = 0.01
 """Share of all mass that a missed mode must have."""
 
