@@ -211,7 +211,9 @@ def test_updates_do_not_depend_on_coordinates(option):
     np.testing.assert_allclose(two.covariance(), B @ one.covariance() @ B.T, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize(("D", "size"), [(3, 8.0), (20, 8.0), (60, 3.0), (150, 1.0)])
+@pytest.mark.parametrize(
+    ("D", "size"), [(3, 8.0), (20, 8.0), (60, 3.0), pytest.param(150, 1.0, marks=pytest.mark.slow)]
+)
 def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size):
     K = 30
     rng = np.random.default_rng(D)

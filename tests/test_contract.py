@@ -154,9 +154,11 @@ def pairwise():
 PAIRWISE = pairwise()
 
 
-@pytest.mark.parametrize("diagonal", [False, True], ids=["full", "diagonal"])
-@pytest.mark.parametrize("name", PAIRWISE)
+@pytest.mark.parametrize(
+    ("name", "diagonal"), list(zip(PAIRWISE, itertools.cycle([False, True]), strict=False))
+)
 def test_pairwise_combinations_run(name, diagonal):
+    """Full and diagonal covariances in turn; the slow test has all combinations with both."""
     check_thirty_iterations(name, diagonal)
 
 

@@ -239,8 +239,7 @@ def test_zero_densities_push_a_component_inwards():
     assert float(g[1, 0]) > 0  # mean moves by -g
 
 
-@pytest.mark.parametrize("diagonal", [False, True])
-@pytest.mark.parametrize("reuse", [0.0, 1.0])
+@pytest.mark.parametrize(("reuse", "diagonal"), [(0.0, True), (1.0, False)])
 def test_the_table_of_own_samples_changes_nothing(reuse, diagonal):
     """Also with absent components between present ones, and among reused samples."""
     mixture = random_mixture(3, 5, 4, diagonal=diagonal)
