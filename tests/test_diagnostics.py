@@ -187,6 +187,14 @@ def test_a_slightly_wrong_fit_is_still_trusted_and_its_divergence_is_right():
 FAR = spherical([0.3, 0.7], [[-9.0, 0, 0], [9, 1, 0]])
 
 
+def test_what_is_below_a_hundredth_is_called_a_bump():
+    three = spherical([0.595, 0.4, 0.005], [[-9.0, 0, 0], [9, 0, 0], [0, 20, 0]])
+    text = str(judged(three, target_of(three)))
+    assert "modes        2, and a bump below 1%, with" in text
+    assert text.count(" ± ") >= 3
+    assert "modes        2, with" in str(judged(FAR, target_of(FAR)))
+
+
 def test_a_missed_mode_is_found_by_a_search():
     half = spherical([1.0], [[9.0, 1, 0]])
     start = spherical([1.0], [[0.0, 0, 0]], 5.0)

@@ -1,12 +1,17 @@
 """A diagnosis in words."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from natmix.diagnostics._missed import REACH
+from natmix.diagnostics._modes import Mode
 from natmix.diagnostics._nats import nats
 
 if TYPE_CHECKING:
     from natmix.diagnostics._diagnosis import Diagnosis
+
+BUMP = 0.01
+"""Share below which a mode is called a bump: such come and go with the seed."""
 
 _VERDICTS = {
     "trust": "TRUST IT: the mixture may stand for the target",
@@ -26,12 +31,7 @@ def words(d: "Diagnosis") -> list[str]:
         f"  log Z        {d.log_evidence} by importance sampling; ELBO {d.elbo}, KL {nats(d.gap)}",
     ]
     if len(d.modes) > 1:
-        lines.append(f"  modes        {len(d.modes)}, with the mixture's and the corrected shares:")
-        lines += [
-            f"    {m.share:7.2%}  {m.corrected_share:7.2%} ± {m.standard_error:.2%}" for m in d.modes[:8]
-        ]
-        if len(d.modes) > 8:
-            lines.append(f"    … and {len(d.modes) - 8} more")
+        lines += _shares(d.modes)
     if d.hunt is not None:
         lines.append(
             f"  search       {_climbs(d.hunt.starts)}, from up to {max(REACH):.0f} widths of the start "
@@ -51,6 +51,16 @@ def words(d: "Diagnosis") -> list[str]:
     if d.hunt is None or d.exploration is None:
         lines += _unseen(search=d.hunt is None, explore=d.exploration is None)
     return lines
+
+
+def _shares(modes: Sequence[Mode]) -> list[str]:
+    """Modes with their shares, and how many are too light to be called one."""
+    large = [m for m in modes if max(m.share, m.corrected_share) >= BUMP]
+    bumps = len(modes) - len(large)
+    small = f", and {'a bump' if bumps == 1 else f'{bumps} bumps'} below {BUMP:.0%}" if bumps else ""
+    lines = [f"  modes        {len(large)}{small}, with the mixture's and the corrected shares:"]
+    shares = [f"    {m.share:7.2%}  {m.corrected_share:7.2%} ± {m.standard_error:.2%}" for m in modes[:8]]
+    return [*lines, *shares, *([f"    … and {len(modes) - 8} more"] if len(modes) > 8 else [])]
 
 
 def _unseen(*, search: bool, explore: bool) -> list[str]:
