@@ -23,7 +23,7 @@ class PymcModel(AbstractModel):
     """
 
     def __init__(self, model: Any) -> None:
-        graph = _pymc_jax()
+        _pymc_jax()
         if not model.free_RVs:
             raise ValueError("The model has no latent variable: nothing is left to be inferred.")
         if model.discrete_value_vars:
@@ -36,11 +36,11 @@ class PymcModel(AbstractModel):
         self._inputs = [v.name for v in model.value_vars]
         values = [jnp.asarray(first[name], jnp.result_type(float)) for name in self._inputs]
         flat, self._unravel = ravel_pytree(values)
-        self._log_density = graph.get_jaxified_graph(inputs=model.value_vars, outputs=[model.logp()])
+        self._log_density = _jaxified(model.value_vars, [model.logp()])
         outputs = [v for v in model.unobserved_value_vars if not v.name.endswith("__")]
         self._outputs = [v.name for v in outputs]
         self.latent = tuple(rv.name for rv in model.free_RVs)
-        self._named = graph.get_jaxified_graph(inputs=model.value_vars, outputs=outputs)
+        self._named = _jaxified(model.value_vars, outputs)
         self._centre, self._dtype = np.asarray(flat, float), flat.dtype
         self.dim = int(flat.size)
         self.observed = {
@@ -105,13 +105,12 @@ class PymcModel(AbstractModel):
             rv if t is None else t.forward(rv, *rv.owner.inputs)
             for rv, t in zip(free, transforms, strict=True)
         ]
-        graph = _pymc_jax()
         from pytensor.graph.replace import clone_replace
 
         # Plain inputs in place of the random variables, which would bring their generators along.
         inputs = [rv.type(rv.name) for rv in free]
         outputs = clone_replace(outputs, dict(zip(free, inputs, strict=True)))
-        forward = graph.get_jaxified_graph(inputs=inputs, outputs=outputs)
+        forward = _jaxified(inputs, outputs)
         by_value = {self._model.rvs_to_values[rv].name: i for i, rv in enumerate(free)}
 
         def vector(*named: Array) -> Float[Array, " D"]:
@@ -138,7 +137,7 @@ class PymcModel(AbstractModel):
         if not observed:
             raise ValueError("The model observes nothing, so there is no likelihood.")
         terms = self._model.logp(observed, sum=False)
-        each = _pymc_jax().get_jaxified_graph(inputs=self._model.value_vars, outputs=terms)
+        each = _jaxified(self._model.value_vars, terms)
         values = jax.vmap(lambda row: tuple(each(*self._one(row))))(jnp.asarray(x))
         return {rv.name: np.asarray(value) for rv, value in zip(observed, values, strict=True)}
 
@@ -168,3 +167,11 @@ def _pymc_jax() -> Any:
     except ImportError as error:
         raise ImportError("A PyMC model needs PyMC: pip install natmix[pymc].") from error
     return graph
+
+
+def _jaxified(inputs: Any, outputs: Any) -> Any:
+    """PyMC's graph as a function in JAX."""
+    try:
+        return _pymc_jax().get_jaxified_graph(inputs=inputs, outputs=outputs)
+    except NotImplementedError as error:
+        raise ValueError(f"PyMC cannot express the model in JAX: {error}") from error

@@ -65,6 +65,9 @@ class SavedModel(AbstractModel):
     ) -> dict[str, np.ndarray]:
         self._lacking()
 
+    def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
+        self._lacking()
+
     def _lacking(self) -> NoReturn:
         raise ValueError(
             f"This needs the {self.kind}, which a file does not hold: give it again, as in "
