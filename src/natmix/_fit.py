@@ -82,9 +82,10 @@ def fit(
             gradients, the region otherwise, if left out. The last two take at most a quarter of
             ``max_evaluations``. Where nothing is named the region is, in unconstrained coordinates: of a
             NumPyro model the prior's medians and spreads (by quartiles); 1 wide around PyMC's initial point,
-            a pytree's ``position``, or otherwise 0. Pathfinder makes 8 climbs (or ``init_components``, if more), two of three from samples
-            of the region and every third from one made 3 times as wide; typically 4,000 to 8,000 evaluations
-            in 5 to 30 dimensions, the tempered warm-up 5,000 to 75,000 (results/starts.md).
+            a pytree's ``position``, or otherwise 0. Pathfinder makes 8 climbs (or ``init_components``, if
+            more), two of three from samples of the region and every third from one made 3 times as wide;
+            typically 4,000 to 8,000 evaluations in 5 to 30 dimensions, the tempered warm-up 5,000 to 75,000
+            (results/starts.md).
         seed: every random number follows from it. Do fits with other seeds agree?
             ``natmix.diagnostics.agreement([fit(f, seed=0), fit(f, seed=1)])``.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
