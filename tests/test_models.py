@@ -66,6 +66,10 @@ def test_bounds_that_make_no_sense(bounds, words):
         ({"position": {"x": 2.0}, "bounds": {"x": (0, 1)}}, r"x is 2, not in \(0, 1\)"),
         ({"position": {"x": 0.5}, "bounds": {"y": (0, 1)}}, "the variables are x"),
         ({"position": {"x": 0.5, "y": 1.0}, "bounds": (0, 1)}, "by name"),
+        (
+            {"bounds": {"y": (0, 1)}, "dim": 2},
+            "dim=2 was given, but bounds by name stand for numbers, 1 here",
+        ),
         ({"bounds": {"y": 1}}, "The bounds of y must be a pair"),
         ({"bounds": {"y": (1, 0)}}, "The lower bound of y must be below"),
         ({"bounds": ([0, 0], [1, 1]), "dim": 3}, r"dim=3 was given, but the bounds have the shape \[2\]"),

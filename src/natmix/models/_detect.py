@@ -69,7 +69,14 @@ def _only(target: Any, what: str, **others: Any) -> None:
 def _middle(dim: int | None, bounds: Any) -> Any:
     """A vector inside the bounds; by name a dictionary of numbers, or of arrays as large as the bounds."""
     if isinstance(bounds, dict):
-        return {name: _between(*_sides(pair, f"The bounds of {name}")) for name, pair in bounds.items()}
+        found = {name: _between(*_sides(pair, f"The bounds of {name}")) for name, pair in bounds.items()}
+        numbers = sum(value.size for value in found.values())
+        if dim not in (None, numbers):
+            raise ValueError(
+                f"dim={dim} was given, but bounds by name stand for numbers, {numbers} here: give a position "
+                "with the variables' shapes, or bounds as a pair (low, high)."
+            )
+        return found
     low, high = _sides(bounds, "bounds")
     if low.ndim == 0:
         if dim is None:
