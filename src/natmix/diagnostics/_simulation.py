@@ -21,6 +21,8 @@ from jaxtyping import Float, Int
 from natmix._arguments import run_key
 from natmix._estimate import Estimate
 from natmix._limits import is_number
+from natmix._result import Result
+from natmix.diagnostics._of_result import by_samples
 from natmix.diagnostics._simulation_progress import SimulationProgress
 from natmix.diagnostics._uniformity import anderson_darling, holm, ranks_among, symmetry, width
 from natmix.models._base import coordinate_names
@@ -297,7 +299,8 @@ class _Look:
             return True
         self.names = own
         self.rows.append(ranks_among(truth[0], draws, self.rng))
-        diagnosis = getattr(result, "diagnosis", None)
+        # By its samples: climbs and chains would cost as much as many fits and do not change k-hat.
+        diagnosis = by_samples(result) if isinstance(result, Result) else getattr(result, "diagnosis", None)
         self.k_hats.append(np.nan if diagnosis is None else float(diagnosis.k_hat))
         return True
 
