@@ -130,6 +130,12 @@ def test_limits_of_a_search(good):
     assert searched(seconds=0.0).starts == 1
 
 
+def test_a_target_that_cannot_be_normalised_is_called_so():
+    result = natmix.fit(lambda x: 0.0 * x[0], dim=2, max_evaluations=12_000, progress=False)
+    assert result.diagnosis.verdict == "distrust"
+    assert "the target cannot be normalised" in str(result.diagnosis)
+
+
 @pytest.mark.parametrize("wrong", [True, "all", -1, 2.5, None, [8]])
 def test_bad_arguments(good, wrong):
     with pytest.raises(ValueError, match='search is a number of climbs, 0 or False for none, or "auto"'):

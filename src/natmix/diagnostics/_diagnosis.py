@@ -233,7 +233,7 @@ def _judged(
         unsure = (
             f"About {tail.hidden:.1%} of all mass may lie where the mixture has no sample yet, too much to "
             "correct by importance weights: fit longer, or judge by more samples, as in "
-            "result.diagnose(samples=20_000)."
+            "result.diagnose(samples=20_000). Or the target cannot be normalised, which no fit mends."
         )
         return "distrust", (*reasons, unsure)
     if reasons:
