@@ -25,14 +25,17 @@ def names(result: Any, dim: int) -> list[str]:
     return [f"x[{d}]" for d in range(dim)] if model is None else list(model.coordinates)
 
 
+def bare(name: str) -> str:
+    """Without what PyMC adds."""
+    return _BY_PYMC.sub("", name)
+
+
 def axis_names(result: Any, dim: int, dims: Sequence[int]) -> tuple[list[str], bool]:
     """For the axes of these coordinates, and whether one of them is transformed."""
     plain = names(result, dim)
     longest = _LONGEST_OF_MANY if len(dims) >= _MANY else _LONGEST
     forms = _forms(result, plain)
-    bare = [_BY_PYMC.sub("", name) for name in plain]
-    # Without the ends of PyMC's names two could be the same, as of a simplex and its entries.
-    shown = [forms[d].format(_short(bare[d], longest - len(forms[d].format("")))) for d in dims]
+    shown = [forms[d].format(_short(bare(plain[d]), longest - len(forms[d].format("")))) for d in dims]
     return shown, any(forms[d] != "{}" for d in dims)
 
 
@@ -45,7 +48,7 @@ def _forms(result: "Result | Any", plain: list[str]) -> list[str]:
         return ["{} (unconstrained)"] * len(plain)
     own = _columns(model.constrain(draws.x))
     x = np.asarray(draws.x, float)
-    return [_form(x[:, i], own.get(_BY_PYMC.sub("", name))) for i, name in enumerate(plain)]
+    return [_form(x[:, i], own.get(bare(name))) for i, name in enumerate(plain)]
 
 
 def _columns(tree: Any) -> dict[str, np.ndarray]:

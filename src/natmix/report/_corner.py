@@ -11,7 +11,7 @@ import numpy as np
 from natmix._whole import whole
 from natmix.mixture import Mixture
 from natmix.report._components_2d import draw_ellipses, heavy
-from natmix.report._coordinate_names import axis_names, names
+from natmix.report._coordinate_names import axis_names, bare, names
 from natmix.report._corner_layout import CornerLayout
 from natmix.report._corner_ticks import Ticks, ticks
 from natmix.report._style import DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
@@ -195,7 +195,7 @@ def _chosen(dims: Sequence[int | str] | None, mixture: Mixture, known: list[str]
 
 def _by_name(name: str, known: list[str]) -> list[int]:
     """The coordinate of that name, or all entries of the array."""
-    found = [i for i, k in enumerate(known) if k == name or k.startswith(f"{name}[")]
+    found = [i for i, k in enumerate(known) for b in {k, bare(k)} if b == name or b.startswith(f"{name}[")]
     if not found:
         few = ", ".join(known[:6]) + (", …" if len(known) > 6 else "")
         raise ValueError(f"dims names {name!r}, but the coordinates are {few}.")
