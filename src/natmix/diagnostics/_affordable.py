@@ -34,36 +34,20 @@ _UNFINISHED = {"failed": "the target failed in the fit", "interrupted": "the fit
 
 def affordable_chains(result: "Result") -> tuple[int, str]:
     """How many chains of `BRIEF_STEPS` to start, and if none why."""
-    if result.stopped in _UNFINISHED:
-        return 0, _UNFINISHED[result.stopped]
     samples = 0 if result.draws is None else len(result.draws)
     budget = PRICE * result.counts.evaluations
     numbers = range(MOST_BRIEF_CHAINS, FEWEST_BRIEF_CHAINS - 1, -1)
     paid = (n for n in numbers if samples and chain_evaluations(n, BRIEF_STEPS, samples) <= budget)
-    chains = next(paid, 0)
-    if not chains:
-        return 0, f"{FEWEST_BRIEF_CHAINS} of them would cost more than {PRICE:.0%} of the fit's evaluations"
-    why = _not_usable(result)
-    if why:
-        return 0, why
-    if result.target is not None and not result.target.has_gradient:
-        return 0, "without gradients short ones get nowhere"
-    return chains, ""
+    dear = f"{FEWEST_BRIEF_CHAINS} of them would cost more than {PRICE:.0%} of the fit's evaluations"
+    return _unless(result, next(paid, 0), dear, "without gradients short ones get nowhere")
 
 
 def affordable_climbs(result: "Result") -> tuple[int, str]:
     """How many climbs to make in search of other modes, and if none why."""
-    if result.stopped in _UNFINISHED:
-        return 0, _UNFINISHED[result.stopped]
     climbs = min(climb_evaluations(result) // CLIMB, MOST_CLIMBS)
-    if climbs < FEWEST_CLIMBS:
-        return 0, f"{FEWEST_CLIMBS} climbs would cost more than {PRICE:.0%} of the fit's evaluations"
-    why = _not_usable(result)
-    if why:
-        return 0, why
-    if result.target is not None and not result.target.has_gradient:
-        return 0, "the target has no gradients to climb by"
-    return climbs, ""
+    dear = f"{FEWEST_CLIMBS} climbs would cost more than {PRICE:.0%} of the fit's evaluations"
+    paid = climbs if climbs >= FEWEST_CLIMBS else 0
+    return _unless(result, paid, dear, "the target has no gradients to climb by")
 
 
 def climb_evaluations(result: "Result") -> int:
@@ -76,9 +60,15 @@ def climb_seconds(result: "Result") -> float:
     return max(PRICE * result.timings.total, _SECOND)
 
 
-def _not_usable(result: "Result") -> str:
-    if result.target is None:
-        return "the target is not known here"
-    if isinstance(result.target, JaxTarget) and result.target.stochastic:
-        return "the target's values are random"
-    return ""
+def _unless(result: "Result", paid: int, dear: str, no_gradient: str) -> tuple[int, str]:
+    """As many as are paid for, unless there is a reason for none."""
+    target = result.target
+    if result.stopped in _UNFINISHED:
+        return 0, _UNFINISHED[result.stopped]
+    if not paid:
+        return 0, dear
+    if target is None:
+        return 0, "the target is not known here"
+    if isinstance(target, JaxTarget) and target.stochastic:
+        return 0, "the target's values are random"
+    return (paid, "") if target.has_gradient else (0, no_gradient)

@@ -125,22 +125,6 @@ def _through(
     return jax.lax.fori_loop(0, times, body, _begun(mixture, x, steps, gradients))
 
 
-@quick_jit()
-def _first(mixture: Mixture, x: Float[Array, "N D"], steps: int, gradients: bool) -> _State:
-    return _begun(mixture, x, steps, gradients)
-
-
-@quick_jit()
-def _once(
-    mixture: Mixture,
-    state: _State,
-    log_p: Float[Array, " N"],
-    slope: Float[Array, "N D"] | None,
-    key: PRNGKey,
-) -> _State:
-    return _advanced(mixture, state, log_p, slope, key)
-
-
 def _begun(mixture: Mixture, x: Float[Array, "N D"], steps: int, gradients: bool) -> _State:
     """A flight of no length, whose end is accepted if its density is positive."""
     N = x.shape[0]
@@ -251,3 +235,7 @@ def _pulled(mixture: Mixture, g: Float[Array, "N D"], rows: Int[Array, " N"]) ->
         return parts.scale[rows] * g
     L = scale_tril(parts)
     return map_blocks(lambda g, k: einsum("nj,nji->ni", g, L[k]), (g, rows), block_rows(mixture.dim**2))
+
+
+# For targets outside JAX, which are evaluated between two of these.
+_first, _once = quick_jit()(_begun), quick_jit()(_advanced)

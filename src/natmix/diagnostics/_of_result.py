@@ -30,32 +30,27 @@ FEWEST_CHAINS = 50
 
 def number_of_chains(explore: Any) -> int | None:
     """As a user gives it; None for as many as are affordable."""
-    if isinstance(explore, str) and explore == "auto":
-        return None
-    if explore is False:
-        return 0
-    try:
-        chains = whole(explore, "explore", 0)
-    except ValueError as error:
-        raise ValueError(
-            f'explore is a number of chains, 0 or False for none, or "auto", got {explore!r}.'
-        ) from error
-    if 0 < chains < FEWEST_CHAINS:
+    chains = _number(explore, "explore", "chains")
+    if chains is not None and 0 < chains < FEWEST_CHAINS:
         raise ValueError(f"explore is a number of chains, at least {FEWEST_CHAINS}, got {chains}.")
     return chains
 
 
 def number_of_climbs(search: Any) -> int | None:
     """As a user gives it; None for as many as are affordable."""
-    if isinstance(search, str) and search == "auto":
+    return _number(search, "search", "climbs")
+
+
+def _number(value: Any, name: str, things: str) -> int | None:
+    if isinstance(value, str) and value == "auto":
         return None
-    if search is False:
+    if value is False:
         return 0
     try:
-        return whole(search, "search", 0)
+        return whole(value, name, 0)
     except ValueError as error:
         raise ValueError(
-            f'search is a number of climbs, 0 or False for none, or "auto", got {search!r}.'
+            f'{name} is a number of {things}, 0 or False for none, or "auto", got {value!r}.'
         ) from error
 
 

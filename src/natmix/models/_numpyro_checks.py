@@ -18,15 +18,26 @@ def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str
     return tuple(args), dict(kwargs or {})
 
 
-def check_call(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise if the model does not take these arguments."""
+def misfit(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[inspect.Signature, TypeError] | None:
+    """Why a model does not take these arguments, with those it takes; None if it does or cannot be asked."""
     try:
         signature = inspect.signature(model)
     except (TypeError, ValueError):
-        return
+        return None
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
+        return signature, error
+    return None
+
+
+def check_call(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise if the model does not take these arguments."""
+    found = misfit(model, args, kwargs)
+    if found is not None:
+        signature, error = found
         unknown = [name for name in kwargs if name not in signature.parameters]
         # Letters may differ by case alone.
         lower = {name.lower(): name for name in signature.parameters}
@@ -35,7 +46,7 @@ def check_call(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         raise ValueError(
             f"The NumPyro model is model{signature}, and model_args and model_kwargs do not fit it: "
             f"{error}{meant}"
-        ) from None
+        )
 
 
 def looks_like_numpyro(fn: Any) -> bool:

@@ -1,6 +1,5 @@
 """Posterior predictive samples of a NumPyro model."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import jax
 import numpy as np
 
 from natmix._types import PRNGKey
+from natmix.models._numpyro_checks import misfit
 
 
 def predictions(
@@ -56,17 +56,13 @@ def replicates(
 
 
 def _check_arguments(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
-    try:
-        signature = inspect.signature(model)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
+    found = misfit(model, args, kwargs)
+    if found is not None:
+        signature, error = found
         raise ValueError(
             f"predict(n, ...) calls the model with the arguments given, {error}: give those of "
             f"model{signature} but for its data, or none at all for data such as those of the fit."
-        ) from None
+        )
 
 
 def _redrawn(model: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
