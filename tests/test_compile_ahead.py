@@ -6,40 +6,60 @@ import pytest
 from helpers import mixture_target, random_mixture
 from test_algorithm import counting, start
 
-import natmix._run
-from natmix import GMMVI
+from natmix import GMMVI, _ahead
 from natmix._run import Runner
+from natmix.runs._stepper import Alone
+from natmix.runs._together import Together
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
+ALGORITHM = GMMVI.from_codename(
+    "SAMTRON",
+    sample_selector={"desired_samples": 5},
+    component_adaptation={"add_iters": 2, "del_iters": 50, "database_size": 600, "max_components": 16},
+)
+TARGET = mixture_target(random_mixture(12, 3, 2, spread=3.0))
 
-def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch):
-    target = mixture_target(random_mixture(12, 3, 2, spread=3.0))
-    algo = GMMVI.from_codename(
-        "SAMTRON",
-        sample_selector={"desired_samples": 5},
-        component_adaptation={"add_iters": 2, "del_iters": 50, "database_size": 600, "max_components": 16},
-    )
 
+class Spied(_ahead.Ahead):
+    """Waits for what it starts, and writes down what that was."""
+
+    def __init__(self, traces):
+        super().__init__()
+        self.traces, self.rows, self.known = traces, set(), 0
+
+    def start(self, rows, compile_it):
+        super().start(rows, compile_it)
+        self.wait_for(rows)
+        self.rows.add(rows)
+        self.known = len(self.traces)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch, seeds):
     def run_to_16(ahead):
-        monkeypatch.setattr(natmix._run, "_compiles_ahead", lambda: ahead)
+        monkeypatch.setattr(_ahead, "_host_is_idle", lambda: ahead)
         jax.clear_caches()
         traces = counting(monkeypatch)
-        runner = Runner(algo, target, 16)
-        state = algo.init(0, start(K=1), capacity=8)
-        by_thread, known = set(), 0
-        while int(state.iteration) < 40:
-            state = runner.advance(state, 4, None).state
-            if runner._ahead is not None:
-                by_thread.add(runner._ahead[0])
-                runner._ahead[1].join()
-                known = len(traces)
-        return jax.tree.map(np.asarray, state.mixture), by_thread, len(traces) - known
+        stepper = Alone(ALGORITHM, TARGET, 1) if seeds == 1 else Together(ALGORITHM, [TARGET] * seeds, 1)
+        owner = stepper._runner if isinstance(stepper, Alone) else stepper
+        assert isinstance(owner, Runner | Together)
+        spy = owner._ahead = Spied(traces)
+        states = [ALGORITHM.init(seed, start(K=1), capacity=8) for seed in range(seeds)]
+        while int(states[0].iteration) < 40:
+            states = [r.state for r in stepper.advance(states, 4, [None] * seeds)]
+        return [jax.tree.map(np.asarray, s.mixture) for s in states], spy.rows, len(traces) - spy.known
 
     without, nobody, _ = run_to_16(ahead=False)
-    mixture, by_thread, later = run_to_16(ahead=True)
+    mixtures, by_thread, later = run_to_16(ahead=True)
     assert nobody == set()
     assert by_thread == {16}
     assert later == 0  # the program for 16 rows was not traced again when it was needed
-    assert mixture.num_components == 16
-    jax.tree.map(np.testing.assert_array_equal, mixture, without)
+    assert max(m.num_components for m in mixtures) == 16
+    jax.tree.map(np.testing.assert_array_equal, mixtures, without)
+
+
+def test_an_error_in_the_background_is_nobodys_business():
+    ahead = _ahead.Ahead()
+    ahead.start(16, lambda: 1 / 0)
+    ahead.wait_for(16)

@@ -140,6 +140,14 @@ def test_problems_and_candidates_narrow_the_table(folder, tmp_path):
     assert len(read_csv(tmp_path / "w" / "table3.csv")) == 1
 
 
+def test_held_out_problems_alone_have_no_curves(tmp_path):
+    write_run(tmp_path / "r", "SAMTRON", "german_credit_testsplit", {0: [(5, 277.4)]})
+    arguments = ("--only-table", "--out", tmp_path, "--candidates", "samtron", "--write", tmp_path / "w")
+    outcome = natmix(*arguments, "--problems", "german_credit_testsplit")
+    assert outcome.exit_code == 0, outcome.output
+    assert not list((tmp_path / "w").glob("*.png"))
+
+
 @pytest.mark.parametrize("problems", [("gmm20",), ("gmm20", "stm300"), PAPER[:4]])
 @pytest.mark.parametrize("candidates", [reproduce.MAIN, reproduce.ALL])
 def test_the_legend_of_the_curves_lies_inside_the_figure(tmp_path, problems, candidates):

@@ -1,8 +1,6 @@
 """Run iterations in compiled chunks, growing the number of component rows when they fill up."""
 
-import contextlib
 import dataclasses
-import threading
 import time
 from typing import NamedTuple
 
@@ -11,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natmix._ahead import Ahead
 from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown
@@ -82,12 +81,6 @@ def _compiled(plan: Plan, state: State) -> State:
     return jax.block_until_ready(state)
 
 
-def _try_to_compile(plan: Plan, state: State) -> None:
-    """In the background, where an error means nothing: if it comes again when it matters, it is raised."""
-    with contextlib.suppress(Exception):
-        _compiled(plan, state)
-
-
 @quick_jit()
 def _ask(algorithm: GMMVI, state: State) -> Query:
     return algorithm.ask(state)
@@ -128,7 +121,7 @@ class Runner:
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self._warm: set[int] = set()
-        self._ahead: tuple[int, threading.Thread] | None = None
+        self._ahead = Ahead()
 
     def advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
@@ -151,7 +144,7 @@ class Runner:
     def _advance_inside(self, state: State, iterations: int, budget: int) -> ChunkResult:
         if state.mixture.num_components not in self._warm:
             start = time.perf_counter()
-            self._wait_for(state.mixture.num_components)
+            self._ahead.wait_for(state.mixture.num_components)
             state = _compiled(self._plan(0, budget), state)
             self._warm.add(state.mixture.num_components)
             self.compile_seconds += time.perf_counter() - start
@@ -164,21 +157,11 @@ class Runner:
         return ChunkResult(state, arrays, exhausted=n == 0 and iterations > 0)
 
     def _compile_ahead(self, state: State, components: int) -> None:
-        """On an accelerator, compile for more rows in the background once half of them are taken."""
         rows = state.mixture.num_components
-        more = min(grown(rows, state.mixture.dim), self.most_rows)
-        wanted = more > rows and 2 * components >= rows and more not in self._warm
-        if not wanted or not _compiles_ahead() or (self._ahead and self._ahead[0] == more):
-            return
-        larger = _resized(self.algorithm, state, more)
-        thread = threading.Thread(target=_try_to_compile, args=(self._plan(0, 0), larger))
-        thread.start()
-        self._ahead = (more, thread)
-
-    def _wait_for(self, rows: int) -> None:
-        """Until the program for so many rows is there, if it is being compiled."""
-        if self._ahead is not None and self._ahead[0] == rows:
-            self._ahead[1].join()
+        more = self._ahead.wanted(rows, components, state.mixture.dim, self.most_rows)
+        if more is not None and more not in self._warm:
+            larger = _resized(self.algorithm, state, more)
+            self._ahead.start(more, lambda: _compiled(self._plan(0, 0), larger))
 
     def _plan(self, iterations: int, budget: int) -> Plan:
         return Plan(
@@ -215,11 +198,6 @@ class Runner:
         if can_shrink and rows > self.fewest_rows and 4 * present <= rows:
             return _resized(self.algorithm, state, max(rows // 2, self.fewest_rows))
         return state
-
-
-def _compiles_ahead() -> bool:
-    """Where the host is idle while the device works."""
-    return jax.default_backend() != "cpu"
 
 
 def check_first(infos: dict[str, np.ndarray], advice: str) -> None:

@@ -25,6 +25,11 @@ _LINEAR = 0.1
 _LEADER = "SAMTRON"
 
 
+def has_curves(collection: Collection, candidates: Sequence[str]) -> bool:
+    """Whether one of these has finished a seed on one of the table's problems."""
+    return any(_usable(collection, c, p) for c in candidates for p in PAPER)
+
+
 def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
     """A panel per problem: -ELBO minus the paper's for SAMTRON, over time, mean and range over the seeds."""
     problems = [p for p in PAPER if any(_usable(collection, c, p) for c in candidates)]

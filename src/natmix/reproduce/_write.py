@@ -60,9 +60,9 @@ def write_table3(
         _write(more[2], accuracy_markdown(collection, commands))
         paths += more
     if importlib.util.find_spec("matplotlib") is not None:
-        paths.append(_write_curves(collection, candidates, folder / "table3_curves.png"))
+        paths += _write_curves(collection, candidates, folder / "table3_curves.png")
         if full:
-            paths.append(_write_curves(collection, ALL, folder / "table3_full_curves.png"))
+            paths += _write_curves(collection, ALL, folder / "table3_full_curves.png")
     return paths
 
 
@@ -71,14 +71,16 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _write_curves(collection: Collection, candidates: Sequence[str], path: Path) -> Path:
+def _write_curves(collection: Collection, candidates: Sequence[str], path: Path) -> list[Path]:
     from matplotlib import pyplot
 
-    from natmix.reproduce._curves import plot_curves
+    from natmix.reproduce._curves import has_curves, plot_curves
 
+    if not has_curves(collection, candidates):
+        return []
     pyplot.switch_backend("agg")  # a file needs no window
     figure = plot_curves(collection, candidates)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png")
     pyplot.close(figure)
-    return path
+    return [path]

@@ -33,7 +33,13 @@ def device() -> str:
     first = jax.devices()[0]
     if first.platform != "cpu":
         return first.device_kind
-    return f"CPU, {os.cpu_count()} cores ({_cpu_name()})"
+    return f"CPU, {_usable_cores()} cores ({_cpu_name()})"
+
+
+def _usable_cores() -> int | None:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def _cpu_name() -> str:

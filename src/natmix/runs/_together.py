@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from natmix._ahead import Ahead
 from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown
@@ -147,6 +148,7 @@ class Together:
         self._last: list[State] | None = None
         self._own: set[int] = set()
         self._warm: set[tuple[int, int]] = set()
+        self._ahead = Ahead()
 
     def rows_wanted(self, states: Sequence[State]) -> int:
         """The component rows that the next call of `advance` would use for these states.
@@ -184,9 +186,8 @@ class Together:
         budget = np.zeros(len(group), np.int32)
         budget[places] = [_MANY if b is None else max(min(b, _MANY), 0) for b in budgets]
         if (len(group), rows) not in self._warm:
-            # A chunk of no iterations costs nothing but the compilation.
-            group = list(_group_chunk(self._plan(0, budget, active), tuple(group))[0])
-            jax.block_until_ready(group[0].iteration)
+            self._ahead.wait_for(rows)
+            group = self._compiled(group)
             self._warm.add((len(group), rows))
             self.compile_seconds += time.perf_counter() - start
         plan = self._plan(min(iterations, CHUNK), budget, active)
@@ -195,10 +196,26 @@ class Together:
         infos, done, enough = jax.device_get((infos, done, affordable))
         n = int(done)
         arrays = {f.name: getattr(infos, f.name)[:n] for f in dataclasses.fields(infos)}
+        if n:
+            self._compile_ahead(self._last, int(arrays["components"][-1].max()))
         return [
             ChunkResult(ends[p], {k: v[:, p] for k, v in arrays.items()}, n == 0 and not enough[p])
             for p in places
         ]
+
+    def _compiled(self, group: Sequence[State]) -> list[State]:
+        """The states unchanged, once the program for them is compiled: a chunk of no iterations."""
+        nothing = np.zeros(len(group), np.int32)
+        ends, *_ = _group_chunk(self._plan(0, nothing, nothing.astype(bool)), tuple(group))
+        jax.block_until_ready(ends[0].iteration)
+        return list(ends)
+
+    def _compile_ahead(self, group: Sequence[State], components: int) -> None:
+        rows = group[0].mixture.num_components
+        more = self._ahead.wanted(rows, components, group[0].mixture.dim, self._most)
+        if more is not None and (len(group), more) not in self._warm:
+            larger = [_resized(self._algorithm, s, more) for s in group]
+            self._ahead.start(more, lambda: self._compiled(larger))
 
     def _plan(self, iterations: int, budget: np.ndarray, active: np.ndarray) -> GroupPlan:
         return GroupPlan(
