@@ -41,8 +41,8 @@ bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what th
 	$(BIN)/python benchmarks/gpu.py --write results $(BENCH)
 
 # One problem: make bench-posteriors BENCH='--only funnel'. Also there: python benchmarks/starts.py
-bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (an hour)
-	$(BIN)/python -m pip install --quiet 'blackjax>=1.4'
+bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (hours)
+	$(BIN)/python -m pip install --quiet 'blackjax>=1.2'
 	$(BIN)/python benchmarks/posteriors --write results $(BENCH)
 
 clean: ## remove the environment and everything generated

@@ -5,25 +5,12 @@ Run: python benchmarks/blas_threads.py
 The difference is largest while something else keeps a core busy: start another copy beside it.
 """
 
-import time
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 from threadpoolctl import ThreadpoolController
+from timing import seconds_per_call
 
 from natmix._blas import single_threaded_blas
-
-
-def seconds(fn, matrices):
-    """Median of ten calls."""
-    jax.block_until_ready(fn(matrices))
-    spent = []
-    for _ in range(10):
-        start = time.perf_counter()
-        jax.block_until_ready(fn(matrices))
-        spent.append(time.perf_counter() - start)
-    return float(np.median(spent))
 
 
 def main():
@@ -42,9 +29,9 @@ def main():
         A = jax.random.normal(jax.random.key(0), (8, D, D))
         A = A @ jnp.swapaxes(A, 1, 2) + D * jnp.eye(D)
         for name, fn in decompositions.items():
-            many = seconds(fn, A)
+            many = seconds_per_call(fn, A)
             with single_threaded_blas():
-                one = seconds(fn, A)
+                one = seconds_per_call(fn, A)
             print(f"{name:13} {D:4} dimensions: {many * 1e3:9.2f} ms, with one thread {one * 1e3:8.2f} ms")
 
 

@@ -23,10 +23,10 @@ from posteriors.catalogue import PROBLEMS
 import natmix
 from natmix import JaxTarget, Result, problems
 from natmix._evaluate import evaluated_draws
+from natmix.cli._compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
 from natmix.diagnostics._affordable import affordable_chains
 from natmix.diagnostics._explore import BRIEF_STEPS
-from natmix.references import cache_directory
 
 SAMPLES = 2000
 
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="fits whose name contains this")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
+    use_compilation_cache()
     options.fits.mkdir(parents=True, exist_ok=True)
     columns = "".join(f" {n} |" for n in options.chains)
     print(f"| fit | evaluations | KL by samples | trust by samples |{columns} by default |")

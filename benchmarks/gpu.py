@@ -26,6 +26,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from timing import seconds_per_call
 
 from natmix import GMMVI, Mixture
 from natmix._records import NaturalGradient
@@ -48,6 +49,7 @@ PROTOTYPE = {
 """Milliseconds of an unpolished prototype of the step (no database, fixed components) on an H200."""
 OTHERS = ((33, 300, 100), (200, 34, 200), (1000, 10, 100))
 COLUMNS = ("components", "dimensions", "samples", "what", "milliseconds", "share", "note", "device")
+"""The share is of the nearer ceiling, products or copies; for seeds together, of the time of one alone."""
 WINDOW = 30
 WINDOWS = 4
 """Searches for a component in the iterations that are timed, which are one call; each adds a component."""
@@ -82,14 +84,24 @@ def main(sizes, seeds, write):
         f"TF32 {found.tf32 / 1e12:.1f} TFLOP/s; copy {found.copy / 1e12:.2f} TB/s\n"
     )
     print(f"{'size':>15} {'rows':>5} {'compile':>8} {'iteration':>10} {'prototype':>10}  kernels")
-    rows = []
+    rows = [
+        ("", "", "", f"ceiling: {name}", "", "", f"{rate:.3e}/s") for name, rate in found._asdict().items()
+    ]
     for size in sizes:
         rows += measured(size, found)
-    rows += [many for size in SEEDS_AT if size in sizes for many in many_seeds(size, seeds)]
-    if write:
-        write.mkdir(parents=True, exist_ok=True)
-        with (write / "bench_gpu.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
+        save(rows, device, write)
+    for size in SEEDS_AT:
+        if size in sizes and seeds > 1:
+            rows += many_seeds(size, seeds)
+            save(rows, device, write)
+
+
+def save(rows, device, folder):
+    """What there is so far: a run that is broken off leaves what it has measured."""
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "bench_gpu.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
             writer.writerows([*row, device] for row in rows)
 
@@ -104,11 +116,11 @@ def ceilings() -> Ceilings:
             for n in (4096, 8192, 16384) if gpu else (512, 1024):
                 a, b = (jax.random.normal(jax.random.key(i), (n, n), dtype) for i in range(2))
                 fn = jax.jit(lambda a, b: jnp.matmul(a, b, precision=precision))
-                best = max(best, 2 * n**3 / timed(fn, a, b))
+                best = max(best, 2 * n**3 / seconds_per_call(fn, a, b))
         return best
 
     big = jnp.ones((2**28 if gpu else 2**22,), jnp.float32)
-    copied = timed(jax.jit(lambda a: a + 1), big)
+    copied = seconds_per_call(jax.jit(lambda a: a + 1), big)
     return Ceilings(
         product(jnp.float32, "highest"),
         product(jnp.float64, "highest"),
@@ -201,18 +213,20 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
         ("Stein by pairs", jax.jit(lambda g, w, x, v: g.stein(w, x, v)), (g, w, x, v)),
     )
     out = [
-        Kernel(name, 1e3 * timed(fn, *arguments), flops, ends + inner, ceiling)
+        Kernel(name, 1e3 * seconds_per_call(fn, *arguments), flops, ends + inner, ceiling)
         for (name, fn, arguments), flops, inner in zip(calls, work, between, strict=True)
     ]
     if not quadratic and g._goes_by_pairs(x):
-        out += [Kernel(name, 1e3 * timed(fn, *arguments), 0, 0, 1) for name, fn, arguments in by_pairs]
+        out += [
+            Kernel(name, 1e3 * seconds_per_call(fn, *arguments), 0, 0, 1) for name, fn, arguments in by_pairs
+        ]
     updater = GMMVI.from_codename("samtron").component_updater
     curvature = g.plus_identity(-g.pull_curvature(jnp.linalg.inv(covariance)))
     gradient = NaturalGradient(curvature, jnp.ones((K, D)), jnp.ones(K, bool))
     update = jax.jit(
         lambda g, n: updater.update(g, n, jnp.full(K, 0.1), jnp.ones(K, jnp.int32), jnp.asarray(1.0))
     )
-    return [*out, Kernel("update", 1e3 * timed(update, g, gradient), 0, 0, 1)]
+    return [*out, Kernel("update", 1e3 * seconds_per_call(update, g, gradient), 0, 0, 1)]
 
 
 def many_seeds(size, seeds):
@@ -234,22 +248,6 @@ def many_seeds(size, seeds):
     label = ":".join(map(str, size))
     print(f"{label:>15} {seeds} seeds together {min(spent):.2f} ms per iteration and seed, alone {alone:.2f}")
     return [(*size, f"{seeds} seeds, each", min(spent), min(spent) / alone, "share of one alone")]
-
-
-def timed(fn, *arguments) -> float:
-    """Seconds per call, the least of three rounds."""
-    jax.block_until_ready(fn(*arguments))
-    start = time.perf_counter()
-    jax.block_until_ready(fn(*arguments))
-    calls = int(np.clip(0.05 / (time.perf_counter() - start), 1, 100))
-    rounds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        for _ in range(calls):
-            out = fn(*arguments)
-        jax.block_until_ready(out)
-        rounds.append((time.perf_counter() - start) / calls)
-    return min(rounds)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 Run: python benchmarks/growth.py [--write results] [AXIS ...]
 
-Axes: components, dimensions, samples, stored (samples kept as candidates), length (of the run), diagonal
-(dimensions with diagonal covariances, 20 components). SAMTRON on a Gaussian target with the other sizes
-fixed; every point is the median of windows, after compilation. The exponent is the slope of a line through
-the upper half of the points in logarithms, where fixed costs no longer hide it. Memory is what the compiled
-program needs besides its arguments, and its arguments (the state).
+Axes: components, dimensions, samples, stored (samples kept as candidates: the store is full, and every window
+has a search), length (of the run), diagonal (dimensions with diagonal covariances, 20 components). SAMTRON on
+a Gaussian target with the other sizes fixed and no search unless said; every point is the median of windows,
+after compilation. The exponent is the slope of a line through the upper half of the points in logarithms,
+where fixed costs no longer hide it. Memory is what the compiled program needs besides its arguments, and its
+arguments (the state).
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,7 +42,12 @@ EXPECTED = {
     "length": 0.0,
     "diagonal": 1.0,
 }
-WINDOWS = 3
+SEARCHING = ("stored",)
+"""Where a search for a new component is part of what is timed."""
+WINDOWS, WINDOW = 3, 20
+"""How many are timed, and iterations of each at most."""
+SPARE = 8
+"""Rows for components that searches add: one in every window."""
 
 
 class Point(NamedTuple):
@@ -86,7 +93,11 @@ def measure(axis: str, size: int) -> Point:
     algorithm = GMMVI.from_codename(
         "samtron",
         sample_selector={"desired_samples": sizes["samples"]},
-        component_adaptation={"add_iters": 10**9, "del_iters": 10_000, "database_size": sizes["stored"]},
+        component_adaptation={
+            "add_iters": WINDOW if axis in SEARCHING else 10**9,
+            "del_iters": 10_000,
+            "database_size": sizes["stored"],
+        },
     )
     key = jax.random.key(0)
     means = 3 * jax.random.normal(key, (K, D))
@@ -94,13 +105,16 @@ def measure(axis: str, size: int) -> Point:
     spread = jnp.ones((K, D)) if diagonal else jnp.broadcast_to(jnp.eye(D), (K, D, D))
     mixture = make(jnp.ones(K), means, spread)
     target = JaxTarget(lambda x: -0.5 * jnp.sum((x - means[0]) ** 2), D)
-    state = algorithm.init(0, mixture, capacity=K)
-    runner = Runner(algorithm, target, K)
+    rows = K + SPARE if axis in SEARCHING else K
+    state = algorithm.init(0, mixture, capacity=rows)
+    runner = Runner(algorithm, target, rows)
     memory = _chunk.jitted.lower(runner._plan(0, 0), state).compile().compiled.memory_analysis()
+    if axis == "stored":
+        state = filled(state, target)
     state = runner.advance(state, 1, None).state
     if axis == "length":
         state = advanced(runner, state, size)
-    window = max(2, min(20, int(2e7 / (K * K * sizes["samples"] * D))))
+    window = WINDOW if axis in SEARCHING else max(2, min(WINDOW, int(2e7 / (K * K * sizes["samples"] * D))))
     spent = []
     for _ in range(WINDOWS):
         start = time.perf_counter()
@@ -115,6 +129,14 @@ def measure(axis: str, size: int) -> Point:
     )
 
 
+def filled(state, target):
+    """With a full store of candidates, none of which is of interest."""
+    store = state.component_adaptation.database
+    x = jax.random.normal(jax.random.key(1), store.x.shape, store.x.dtype)
+    full = type(store)(x, jax.vmap(target.fn)(x), jnp.asarray(x.shape[0], store.seen.dtype))
+    return eqx.tree_at(lambda s: s.component_adaptation.database, state, full)
+
+
 def advanced(runner, state, iterations):
     """The state so many iterations later."""
     while iterations > 0:
@@ -126,7 +148,7 @@ def advanced(runner, state, iterations):
 
 def exponent(points: list[Point], what: str) -> float:
     """The slope through the upper half of the points, in logarithms."""
-    upper = points[len(points) // 2 - (len(points) < 4) :]
+    upper = points[len(points) // 2 :]
     x = np.log([p.size for p in upper])
     y = np.log([max(getattr(p, what), 1e-9) for p in upper])
     return float(np.polyfit(x, y, 1)[0])
@@ -152,7 +174,9 @@ def save(points: list[Point], folder: Path) -> None:
         sizes = [p.size for p in mine]
         plot.loglog(sizes, [p.milliseconds for p in mine], "o-", label="ms per iteration")
         plot.loglog(sizes, [p.temporary_mb for p in mine], "s--", label="MB temporary")
-        plot.set(title=f"exponent of the time: {exponent(mine, 'milliseconds'):.2f}", xlabel=axis)
+        slopes = f"time {exponent(mine, 'milliseconds'):.2f}, memory {exponent(mine, 'temporary_mb'):.2f}"
+        plot.set_title(f"exponents: {slopes}", fontsize=9)
+        plot.set_xlabel(axis)
         low, high = plot.get_ylim()
         plot.set_ylim(min(low, 0.5), max(high, 100))  # so that what is flat looks flat
         plot.xaxis.set_minor_formatter(NullFormatter())
@@ -166,6 +190,8 @@ def save(points: list[Point], folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", type=Path)
-    parser.add_argument("axes", nargs="*", choices=[*AXES, []], metavar="AXIS")
+    parser.add_argument("axes", nargs="*", metavar="AXIS", help=f"some of {', '.join(AXES)}; all if left out")
     options = parser.parse_args()
+    if unknown := set(options.axes) - set(AXES):
+        parser.error(f"there is no axis {', '.join(sorted(unknown))}: the axes are {', '.join(AXES)}")
     main(options.axes or list(AXES), options.write)

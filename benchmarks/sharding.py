@@ -14,8 +14,8 @@ import os
 import re
 import time
 
-if "XLA_FLAGS" not in os.environ:
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+if "device_count" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 
 import jax
 import jax.numpy as jnp
@@ -71,9 +71,8 @@ def measure(n, devices, options):
 
 
 def _samples(options):
-    per_component = options.algorithm.upper()
-    n = options.samples * (1 if "M" in per_component else options.components)
-    return {"desired_samples": n}
+    from_components = "M" in options.algorithm.upper()
+    return {"desired_samples": options.samples * (1 if from_components else options.components)}
 
 
 def _messages(program):

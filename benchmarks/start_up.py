@@ -1,6 +1,6 @@
 """Seconds before work begins: importing, the first iteration, and compiling while components are added.
 
-Run: python benchmarks/start_up.py            (each measurement is a process of its own)
+Run: python benchmarks/start_up.py [--write results]      (each measurement is a process of its own)
 
     import        natmix beyond jax
     first         the first iteration of SAMTRON on gmm20 with the paper's settings, imports included: with
@@ -9,10 +9,14 @@ Run: python benchmarks/start_up.py            (each measurement is a process of 
     options       one program with the compiler's default options and with natmix's, and how fast it runs
 """
 
+import argparse
 import os
+import platform
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
+from pathlib import Path
 
 IMPORT = """
 import time
@@ -91,25 +95,39 @@ print(f"compiling {{runner.compile_seconds:.2f}} s, then {{spent / n * 1e3:.1f}}
 )
 
 
-def measure(name: str, script: str, cache: str | None = None) -> None:
-    """Print what a fresh process prints."""
+def measure(name: str, script: str, cache: str | None = None) -> str:
+    """What a fresh process prints, printed."""
     environment = dict(os.environ)
     if cache:
         environment["NATMIX_CACHE"] = cache
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
     )
-    print(f"{name:18} {done.stdout.strip() or done.stderr.strip().splitlines()[-1]}", flush=True)
+    if done.returncode:
+        raise SystemExit(f"{name}: the process ended with {done.returncode}.\n{done.stderr}")
+    line = f"{name:18} {done.stdout.strip()}"
+    print(line, flush=True)
+    return line
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="also into start_up.txt there")
+    options = parser.parse_args()
+    lines = [f"{os.cpu_count()} cores, Python {platform.python_version()}, jax {version('jax')}"]
+    print(lines[0])
+    lines += [measure("import", IMPORT) for _ in range(3)]
+    with tempfile.TemporaryDirectory() as cache:
+        for kind in ("cold", "cached", "cached", "cached"):
+            lines.append(measure(f"first, {kind}", FIRST, cache))
+    lines.append(measure("growth, cold", GROWTH))
+    for _ in range(2):
+        lines.append(measure("default options", OPTIONS.format(default=True)))
+        lines.append(measure("natmix's options", OPTIONS.format(default=False)))
+    if options.write is not None:
+        (options.write / "start_up.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for _ in range(3):
-        measure("import", IMPORT)
-    with tempfile.TemporaryDirectory() as cache:
-        measure("first, cold", FIRST, cache)
-        measure("first, cached", FIRST, cache)
-        measure("first, cached", FIRST, cache)
-    measure("growth, cold", GROWTH)
-    for _ in range(2):
-        measure("default options", OPTIONS.format(default=True))
-        measure("natmix's options", OPTIONS.format(default=False))
+    main()

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import natmix
-from natmix.references import cache_directory
+from natmix.cli._compilation_cache import use_compilation_cache
 
 GAP, AVERAGED = 0.1, 10
 MOST_EVALUATIONS = 300_000
@@ -139,7 +139,7 @@ def run(problem: str, start: str, seed: int) -> Run:
         return Run(problem, start, seed, -np.inf, 0, 0, 0.0, f"{type(error).__name__}: {error}", 0, nothing)
     before = result.counts.start_evaluations + result.counts.probe_evaluations
     t = result.trajectory
-    path = (before + t["total_evaluations"], np.asarray(t["elbo"], float))
+    path = (t["total_evaluations"], np.asarray(t["elbo"], float))
     return Run(
         problem,
         start,
@@ -230,7 +230,7 @@ def main() -> None:
         _write(options.only_table, [])
         return
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
+    use_compilation_cache()
     for problem in options.only:
         runs = []
         for start in FOR_VECTORS if problem in VECTORS else FOR_MODELS:

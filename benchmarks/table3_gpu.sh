@@ -9,7 +9,8 @@
 set -u
 out=$1 scale=${2:-1} natmix=${NATMIX:-natmix}
 export XLA_PYTHON_CLIENT_PREALLOCATE=false
-export CUDA_MPS_PIPE_DIRECTORY=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/natmix-mps} CUDA_MPS_LOG_DIRECTORY=${CUDA_MPS_LOG_DIRECTORY:-/tmp/natmix-mps}
+mps=${TMPDIR:-/tmp}/natmix-mps
+export CUDA_MPS_PIPE_DIRECTORY=${CUDA_MPS_PIPE_DIRECTORY:-$mps} CUDA_MPS_LOG_DIRECTORY=${CUDA_MPS_LOG_DIRECTORY:-$mps}
 mkdir -p "$out" "$CUDA_MPS_PIPE_DIRECTORY"
 command -v nvidia-cuda-mps-control > /dev/null && nvidia-cuda-mps-control -d
 

@@ -23,9 +23,9 @@ from scipy.special import gammaln
 import natmix
 from natmix import JaxTarget, Mixture
 from natmix._evaluate import evaluated_draws
+from natmix.cli._compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
 from natmix.diagnostics._explore import BRIEF_STEPS
-from natmix.references import cache_directory
 from natmix.targets import AbstractTarget
 
 LOG_2PI = np.log(2 * np.pi)
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=1000)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
+    use_compilation_cache()
     print("| fit | error of log Z | by samples | short chains | lacking, by long chains | long chains |")
     print("|---|---:|---|---|---:|---|")
     for case in cases():

@@ -115,6 +115,7 @@ def test_written_tables(seed, tmp_path):
     assert "500 / 20 **25x**" in text
     assert "100 / 5 **20x** (12x)" in text
     assert "A machine." in text
+    assert "gmmvi had 100 s for a run, natmix 100." in text
     assert table.for_terminal(measured).row_count == 2
 
 

@@ -164,5 +164,5 @@ def test_a_numpyro_model_can_use_it_as_a_prior() -> None:
 def test_a_missing_package_is_named(method: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [m for m in sys.modules if m.split(".")[0] == package]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=rf"pip install natmix\[{package}\]"):
+    with pytest.raises(ImportError, match=rf"pip install 'natmix\[{package}\]'"):
         getattr(mixture("full"), method)()

@@ -58,7 +58,7 @@ Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
 DATA = {"N": 5, "y": Y, "R": 2, "K": 2, "closed": 0}
 
 stan = pytest.mark.skipif(
-    importlib.util.find_spec("httpstan") is None, reason="needs httpstan: pip install natmix[stan]"
+    importlib.util.find_spec("httpstan") is None, reason="needs httpstan: pip install 'natmix[stan]'"
 )
 
 
@@ -225,7 +225,7 @@ def test_arguments_that_cannot_be_a_program(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="observed names 'z'"):
         StanModel(PROGRAM, DATA, observed=["z"])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install natmix\[stan\]"):
+    with pytest.raises(ImportError, match=r"pip install 'natmix\[stan\]'"):
         StanModel(PROGRAM, DATA)
 
 

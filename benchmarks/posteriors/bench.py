@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from natmix.references import cache_directory
+from natmix.cli._compilation_cache import use_compilation_cache
 from posteriors import normal, ours, paths
 from posteriors.catalogue import PROBLEMS
 from posteriors.outcome import Outcome
@@ -45,7 +45,7 @@ def main() -> int:
     options = parser.parse_args()
     normal.FASTEST, paths.FTOL, paths.STEPS = options.adam, options.ftol, options.climb
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_compilation_cache_dir", str(cache_directory().parent / "compiled"))
+    use_compilation_cache()
     for name in options.only:
         problem = PROBLEMS[name]()
         started = time.perf_counter()

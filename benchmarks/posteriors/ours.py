@@ -20,16 +20,14 @@ def run(problem: Problem, seed: int, max_evaluations: int | None = None) -> Outc
     result = natmix.fit(
         problem.model, model_kwargs=problem.kwargs, seed=seed, max_evaluations=max_evaluations, progress=False
     )
-    found = result.diagnosis
-    assert found is not None
-    chains = 0 if found.exploration is None else found.exploration.evaluations
+    found = result.diagnose(search=0, explore=0)  # others have no search either
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows k-hat
         corrected = np.asarray(resampled(result, POOL, POOL, seed), float)
     seconds = time.perf_counter() - started
     return Outcome(
         "natmix",
-        result.counts.evaluations + chains + POOL,
+        result.counts.evaluations + POOL,
         seconds,
         np.asarray(result.mixture.sample(seed + 1000, POOL), float),
         corrected,

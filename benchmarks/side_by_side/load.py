@@ -53,13 +53,18 @@ def rows(out: Path) -> dict[Row, list[Seed]]:
         pattern = re.compile(rf"{re.escape(row.name)}-seed(\d+)")
         directories = [d for d in out.glob(f"{row.name}-seed*") if pattern.fullmatch(d.name)]
         for directory in sorted(directories, key=lambda d: int(pattern.fullmatch(d.name)[1])):
-            ours = [run for path in sorted(directory.glob("ours-*.json")) if (run := read(path))]
+            ours = _longest([run for path in sorted(directory.glob("ours-*.json")) if (run := read(path))])
             theirs = {
                 name: run for stem, name in VARIANTS.items() if (run := read(directory / f"{stem}.json"))
             }
             if ours and theirs:
                 found.setdefault(row, []).append(Seed(ours, theirs))
     return found
+
+
+def _longest(runs: list[Run]) -> list[Run]:
+    """Those that had the most seconds: others are of an earlier bench."""
+    return [run for run in runs if run["budget"] == max(r["budget"] for r in runs)]
 
 
 def described(found: dict[Row, list[Seed]]) -> str:

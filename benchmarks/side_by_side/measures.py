@@ -124,7 +124,12 @@ def compare(seed: Seed) -> dict[str, Any]:
         ),
         "peak_mib": (theirs["peak_mib"], ours(lambda r: r["peak_mib"])),
     }
-    found: dict[str, Any] = {"variant": variant, "budget_s": theirs["budget"]}
+    found: dict[str, Any] = {
+        "variant": variant,
+        "variants": " and ".join(sorted(seed.theirs)),
+        "budget_s": theirs["budget"],
+        "budget_s_ours": seed.ours[0]["budget"],
+    }
     for name, (reference, natmix) in pairs.items():
         found |= {
             f"{name}_theirs": reference,

@@ -1,6 +1,6 @@
 """A Stan program with two modes: the period of a star that moves to and fro, from six velocities.
 
-Needs ``pip install natmix[stan]`` and a C++ compiler; compiling takes about a minute the first time.
+Needs ``pip install 'natmix[stan]'`` and a C++ compiler; compiling takes about a minute the first time.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal
 import natmix
 
 if not any(importlib.util.find_spec(name) for name in ("bridgestan", "httpstan")):
-    print("Skipped: this tutorial needs Stan, pip install natmix[stan].")
+    print("Skipped: this tutorial needs Stan, pip install 'natmix[stan]'.")
     raise SystemExit
 
 PROGRAM = """

@@ -37,7 +37,7 @@ def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
     try:
         import pandas
     except ImportError as error:
-        raise ImportError("This needs pandas: pip install natmix[arviz].") from error
+        raise ImportError("This needs pandas: pip install 'natmix[arviz]'.") from error
     n = whole(n, "n", 2)
     rows = {}
     labels = coordinate_names if result.model is None else result.model.labels

@@ -19,7 +19,7 @@ def inference_data(
     try:
         import arviz
     except ImportError as error:
-        raise ImportError("This needs ArviZ: pip install natmix[arviz].") from error
+        raise ImportError("This needs ArviZ: pip install 'natmix[arviz]'.") from error
     make: Any = arviz.from_dict
     named = {"dims": {k: list(v) for k, v in (dims or {}).items()}, "coords": dict(coords or {})}
     return make(groups, **named) if int(arviz.__version__.split(".")[0]) >= 1 else make(**groups, **named)

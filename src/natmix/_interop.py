@@ -20,7 +20,7 @@ def to_sklearn(mixture: Mixture) -> "sklearn.mixture.GaussianMixture":
     try:
         from sklearn.mixture import GaussianMixture
     except ImportError as error:
-        raise ImportError("This needs scikit-learn: pip install natmix[sklearn].") from error
+        raise ImportError("This needs scikit-learn: pip install 'natmix[sklearn]'.") from error
 
     mixture = mixture._present()
     model = GaussianMixture(
@@ -83,7 +83,7 @@ def to_numpyro(mixture: Mixture) -> "numpyro.distributions.MixtureSameFamily":
     try:
         import numpyro.distributions as dist
     except ImportError as error:
-        raise ImportError("This needs NumPyro: pip install natmix[numpyro].") from error
+        raise ImportError("This needs NumPyro: pip install 'natmix[numpyro]'.") from error
 
     mixture = mixture._present()  # NumPyro refuses a log weight of -inf
     parts = mixture.components

@@ -228,5 +228,5 @@ def _numpyro() -> Any:
         import numpyro
         import numpyro.infer
     except ImportError as error:
-        raise ImportError("A NumPyro model needs NumPyro: pip install natmix[numpyro].") from error
+        raise ImportError("A NumPyro model needs NumPyro: pip install 'natmix[numpyro]'.") from error
     return numpyro

@@ -165,7 +165,7 @@ def _pymc_jax() -> Any:
     try:
         import pymc.sampling.jax as graph
     except ImportError as error:
-        raise ImportError("A PyMC model needs PyMC: pip install natmix[pymc].") from error
+        raise ImportError("A PyMC model needs PyMC: pip install 'natmix[pymc]'.") from error
     return graph
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a fit; they need matplotlib (``pip install natmix[plot]``), imported when first used."""
+"""Pictures of a fit; they need matplotlib (``pip install 'natmix[plot]'``), imported when first used."""
 
 from natmix.report._component_events import plot_component_events
 from natmix.report._component_weights import plot_component_weights

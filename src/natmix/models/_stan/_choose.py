@@ -28,7 +28,7 @@ def _installed(wanted: str | None) -> str:
             raise ImportError(f"backend={wanted!r} needs {wanted}: pip install {wanted}.")
         return wanted
     if not there:
-        raise ImportError("A Stan program needs httpstan or BridgeStan: pip install natmix[stan].")
+        raise ImportError("A Stan program needs httpstan or BridgeStan: pip install 'natmix[stan]'.")
     if there == list(BACKENDS):
         return "bridgestan" if _has_sources() else "httpstan"
     return there[0]
