@@ -10,8 +10,9 @@ every row, with as many components as the reference had there in the later phase
                 implementation pays for them
     products    of the algorithm, as if all were done at the rate of a large one in float32: N samples meet
                 K Gaussians in D dimensions four times (multiplications and additions: D^2 for the densities,
-                before and after the update, D^2 for the score of the mixture, 2 D^2 for Stein's sums), and
-                the candidates for a new component once in every search (D^2)
+                before and after the update, D^2 for the score of the mixture, 2 D^2 for Stein's sums, of a
+                component's own samples where the paper's settings say so), and the candidates for a new
+                component once in every search (D^2)
     exp         responsibilities and importance weights before and after the update: three for every pair of
                 a sample and a component, one for every pair of a candidate and a component
     limit       the sum of the last three: no passes over memory, no draws, no decompositions, no waiting
@@ -152,6 +153,7 @@ def measured(row: Row, components: int) -> Cost:
         jnp.asarray(algorithm.zero_penalty, jnp.float32),
     )
     K, N, D = float(np.mean(present)), int(batch.count), mixture.dim
+    own = algorithm.ng_estimator.own_samples_only
     tried = adaptation.database_candidates + adaptation.prior_candidates
     candidates = tried * searches / iterations
     return Cost(
@@ -160,7 +162,7 @@ def measured(row: Row, components: int) -> Cost:
         samples=N,
         iteration=seconds / iterations,
         target=seconds_per_call(evaluate, query),
-        operations=K * D**2 * (5 * N + candidates),
+        operations=D**2 * (K * (3 * N + candidates) + 2 * N * (1 if own else K)),
         exps=K * (3 * N + candidates),
     )
 
