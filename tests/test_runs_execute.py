@@ -44,6 +44,7 @@ def execute(out, seeds=(0,), limits=LONG, **arguments):
 def whole(tmp_path_factory):
     """Two seeds without interruption."""
     out = tmp_path_factory.mktemp("runs") / "whole"
+    jax.clear_caches()  # other tests may have the same program
     traced = []
 
     def load(seed):
@@ -179,7 +180,7 @@ def test_seeds_differ_and_share_one_program(whole):
     assert run.seeds[0].final["neg_elbo"] != run.seeds[1].final["neg_elbo"]
     before, between, after = whole.traced
     assert before < between == after
-    assert run.seeds[1].final["compile_seconds"] < 0.3  # to compile takes seconds
+    assert run.seeds[1].final["compile_seconds"] < run.seeds[0].final["compile_seconds"]
 
 
 def test_a_seed_alone_is_the_same_as_among_others(whole, tmp_path):
