@@ -36,6 +36,12 @@ def test_version():
     assert outcome.output == f"natmix {natmix.__version__}\n"
 
 
+def test_python_dash_m_is_the_same_command():
+    command = [sys.executable, "-m", "natmix", "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown == CliRunner().invoke(app, ["--version"]).stdout
+
+
 def test_no_arguments_show_the_commands():
     output = run().output
     assert "demo" in output

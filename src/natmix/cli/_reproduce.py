@@ -69,8 +69,9 @@ def table3(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="A folder with runs of another machine, at any depth; may be repeated. With --only-table "
-            "these are read instead of --out; otherwise besides it, and what has finished there is not run.",
+            help="A folder with runs of another machine, at any depth, or with a table written before; may "
+            "be repeated. With --only-table these are read instead of --out; otherwise besides it, "
+            "and what has finished there is not run.",
         ),
     ] = None,
     together: Annotated[

@@ -10,21 +10,16 @@ from typing import Any
 from natmix import presets
 from natmix.reproduce import _format
 from natmix.reproduce._jobs import available
+from natmix.reproduce._tabled import DTYPE, TOLD, UNFINISHED, tabled_runs
 from natmix.runs import Run, SeedRun, find_runs, load_run
 
 _MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
-
-DTYPE = "float32"
-"""What the table is run in; other runs may be beside them."""
 
 COPIES = (
     "Of a seed that was found in several folders a finished run counts before an unfinished one, then the "
     "one with the most iterations; its -ELBO plays no part."
 )
 """The rule for seeds that were run several times."""
-
-UNFINISHED = "unfinished"
-"""Why a seed stopped that was broken off."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +47,7 @@ def collect(
 ) -> Collection:
     """Find the runs of these candidates on these problems under ``folders``.
 
+    Seeds in a table that was written there count too, where their run directories are gone.
     Of a seed that is found several times one counts, as `COPIES` says. Runs with other hyperparameters than
     the paper's are left out. With ``unfinished`` seeds that were broken off count as their last look found
     them. All this is noted.
@@ -75,6 +71,11 @@ def collect(
             notes.append(f"{label} was left out: {odd}.")
         else:
             found.setdefault(key, []).append((label, run))
+    for folder in {folder.resolve(): None for folder in folders}:
+        for run in tabled_runs(folder):
+            key = (run.codename, run.problem)
+            if key in wanted and not _among(run, found.get(key, [])):
+                found.setdefault(key, []).append((f"{folder.name}/{run.path.name}", run))
     merged = {key: _merged(found[key], notes, copies, unfinished) for key in wanted if key in found}
     for run in merged.values():
         notes += _about(run)
@@ -92,6 +93,12 @@ def _directories(folders: Sequence[Path]) -> list[tuple[str, Path]]:
             label = Path(top.name, path.resolve().relative_to(top)).as_posix()
             out.setdefault(path.resolve(), (label, path))
     return list(out.values())
+
+
+def _among(tabled: Run, found: Iterable[tuple[str, Run]]) -> bool:
+    """Whether what a table says of a seed comes from one of these runs."""
+    ((n, seed),) = tabled.seeds.items()
+    return any(n in run.seeds and _iterations(run.seeds[n]) == _iterations(seed) for _, run in found)
 
 
 def _unlike_paper(run: Run) -> str | None:
@@ -156,7 +163,7 @@ def _as_last_seen(seed: SeedRun, run: Run) -> SeedRun:
     """If it was broken off: with its last look in place of final numbers."""
     if seed.final is not None or seed.failure or not len(seed.metrics["iterations"]):
         return seed
-    last = {name: values[-1].item() for name, values in seed.metrics.items()}
+    last = {name: values[-1].item() for name, values in seed.metrics.items() if name not in TOLD}
     about = {"limits": run.config["limits"], "device": run.environment.get("device", "unknown")}
     return seed.with_final({**last, "stopped": UNFINISHED, **about})
 

@@ -14,6 +14,7 @@ from natmix.reproduce._collect import Collection
 from natmix.reproduce._jobs import HELD_OUT
 from natmix.reproduce._paper import paper_number
 from natmix.reproduce._summary import Summary, time_to
+from natmix.reproduce._tabled import LOOKED
 
 COLUMNS = (
     "algorithm",
@@ -65,6 +66,18 @@ def seed_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[st
                     **_flat(seed.final),
                 }
             )
+    return rows
+
+
+def look_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per look at a finished seed."""
+    rows = []
+    for codename, problem in [(c, p) for c in candidates for p in (*PAPER, *HELD_OUT)]:
+        run = collection.runs.get((codename, problem))
+        for n, seed in ({} if run is None else run.finished).items():
+            about = {"algorithm": codename, "problem": problem, "seed": n}
+            looks = zip(*(seed.metrics[name].tolist() for name in LOOKED), strict=True)
+            rows += [about | dict(zip(LOOKED, look, strict=True)) for look in looks]
     return rows
 
 

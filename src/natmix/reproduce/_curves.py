@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _COLUMNS = 4
 _NARROWEST = 5.0  # inches
 _FEW = 4  # candidates, whose own paper's numbers are shown too
+_CURVE = 2  # looks; a table may have kept the last one alone
 _LINEAR = 0.1
 _LEADER = "SAMTRON"
 
@@ -61,9 +62,10 @@ def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
 
 def _usable(collection: Collection, codename: str, problem: str) -> Run | None:
     run = collection.runs.get((codename, problem))
-    if run is None or not run.finished:
+    if run is None:
         return None
-    return Run(run.path, run.config, run.environment, run.finished)
+    seeds = {n: seed for n, seed in run.finished.items() if len(seed.metrics["iterations"]) >= _CURVE}
+    return Run(run.path, run.config, run.environment, seeds) if seeds else None
 
 
 def _panel(

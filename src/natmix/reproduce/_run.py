@@ -13,9 +13,10 @@ import jax.numpy as jnp
 
 from natmix import problems, runs
 from natmix.problems import Problem
-from natmix.reproduce._collect import DTYPE, Collection
+from natmix.reproduce._collect import Collection
 from natmix.reproduce._format import count, numbered
 from natmix.reproduce._jobs import Job, at_most
+from natmix.reproduce._tabled import DTYPE
 from natmix.runs import Limits, RunConfig, Watcher
 from natmix.runs._config import differences
 from natmix.runs._directory import _MAY_DIFFER, CONFIG, SeedFiles, _mismatch, prepare, read_json

@@ -7,12 +7,13 @@ from pathlib import Path
 from natmix._atomic import replacing
 from natmix.reproduce._collect import Collection
 from natmix.reproduce._commands import run_commands
-from natmix.reproduce._csv import COLUMNS, seed_rows, table_rows, write_csv
+from natmix.reproduce._csv import COLUMNS, look_rows, seed_rows, table_rows, write_csv
 from natmix.reproduce._full import COLUMNS as FULL_COLUMNS
 from natmix.reproduce._full import full_markdown, full_rows
 from natmix.reproduce._markdown import table3
 from natmix.reproduce._paper import ALL, MAIN
 from natmix.reproduce._summary import Summary, summarise
+from natmix.reproduce._tabled import LOOKS, SEEDS
 from natmix.runs._directory import check_writable
 
 
@@ -47,10 +48,12 @@ def write_table3(
         raise ValueError("There is no finished seed to make a table of yet.")
     check_writable(folder)
     commands = [*run_commands(collection), *([command] if command else [])]
-    paths = [folder / name for name in ("table3.csv", "table3_seeds.csv", "table3.md")]
+    paths = [folder / name for name in ("table3.csv", SEEDS, LOOKS, "table3.md")]
     write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
-    write_csv(paths[1], seed_rows(collection, ALL if full else candidates))
-    _write(paths[2], table3(summaries, candidates, collection, commands))
+    names = ALL if full else candidates
+    write_csv(paths[1], seed_rows(collection, names))
+    write_csv(paths[2], look_rows(collection, names))
+    _write(paths[3], table3(summaries, candidates, collection, commands))
     if full:
         from natmix.reproduce._accuracy import accuracy_markdown
 
