@@ -40,6 +40,16 @@ def test_overrides_by_module():
     assert GMMVI.from_codename(settings["codename"], **again, temperature=2.0).settings() == settings
 
 
+def test_the_adaptive_stepsize_of_the_direct_update_does_not_overshoot():
+    def largest(name, **overrides):
+        return float(GMMVI.from_codename(name, weight_stepsize=overrides).weight_stepsize.max_stepsize)
+
+    assert (largest("samtrun"), largest("samtron")) == (1, 4)
+    assert largest("samtrun", max_stepsize=3.0) == 3
+    assert largest("samtrun", stepsize=0.1) == 1
+    assert float(GMMVI.from_codename("samtrun").weight_stepsize.max_stepsize) == 1
+
+
 def test_an_option_itself_as_override():
     assert isinstance(GMMVI.from_codename("samyron", component_updater=Iblr()).component_updater, Iblr)
     with pytest.raises(ValueError, match=r"chooses 'Y'.*the override 'T'"):

@@ -33,6 +33,13 @@ LETTERS: dict[str, tuple[str, type[Option]]] = {
     option.letter: (module, option) for module, options in MODULES.items() for option in options
 }
 
+PAIR_DEFAULTS: dict[tuple[str, str], dict[str, float]] = {("U", "N"): {"max_stepsize": 1.0}}
+"""Defaults of the second option's hyperparameters beside the first, where its own do not suit.
+
+The direct update of the weights multiplies an error of their logarithms by 1 - b, so a stepsize above 1
+overshoots and one above 2 swings without end; the adaptive stepsize's own limit is a bound on the KL, for O.
+"""
+
 
 def parse(codename: str) -> dict[str, type[Option]]:
     """The option of each module that the letters name."""
@@ -72,7 +79,9 @@ def build(codename: str, overrides: Mapping[str, Any]) -> "GMMVI":
             f"{unknown[0]!r} is no module; hyperparameters go by module: {', '.join(MODULES)}, "
             f"or are one of {', '.join(sorted(plain))}."
         )
-    parts: dict[str, Any] = {m: _option(m, option, overrides.get(m)) for m, option in options.items()}
+    parts: dict[str, Any] = {
+        m: _option(m, option, overrides.get(m), _beside(options, option)) for m, option in options.items()
+    }
     return GMMVI(**parts, **{k: v for k, v in overrides.items() if k in plain})
 
 
@@ -111,9 +120,15 @@ def _is_own(module: str, option: Any) -> bool:
     return isinstance(option, base)
 
 
-def _option(module: str, option: type[Option], override: Any) -> Option:
+def _beside(options: Mapping[str, type[Option]], option: type[Option]) -> dict[str, float]:
+    """The option's defaults that depend on the others."""
+    letters = [(other.letter, option.letter) for other in options.values()]
+    return {name: value for pair in letters for name, value in PAIR_DEFAULTS.get(pair, {}).items()}
+
+
+def _option(module: str, option: type[Option], override: Any, defaults: Mapping[str, float]) -> Option:
     if override is None:
-        return option()
+        return option(**defaults)
     if isinstance(override, Option):
         if override.letter != option.letter:
             raise ValueError(
@@ -128,7 +143,7 @@ def _option(module: str, option: type[Option], override: Any) -> Option:
     if unknown:
         has = f"it has {', '.join(names)}" if names else "it has none"
         raise ValueError(f"{option.title} ({option.letter}) has no hyperparameter {unknown[0]!r}; {has}.")
-    return option(**override)
+    return option(**{**defaults, **override})
 
 
 def _words(module: str) -> str:

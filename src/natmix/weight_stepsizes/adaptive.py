@@ -28,7 +28,7 @@ class Adaptive(AbstractWeightStepsize):
 
     stepsize: Array = real(1.0, "initial stepsize, or KL bound with O", low=0)
     min_stepsize: Array = real(1e-5, "smallest adapted stepsize", low=0)
-    max_stepsize: Array = real(4.0, "largest adapted stepsize", low=0)
+    max_stepsize: Array = real(4.0, "largest adapted stepsize; 1 with U in a codename", low=0)
     increase: Array = real(1.15, "factor after an improvement", low=1)
     decrease: Array = real(0.85, "factor otherwise, ties included", low=0, high=1)
 
