@@ -24,21 +24,17 @@ Leaving out pairs that do not matter goes below the limit: natmix does so from 4
 
 import argparse
 import csv
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from paper_row import asked_and_told, later_phase
 from side_by_side.rows import Row, choose
 from timing import seconds_per_call
 
-from natmix import problems, runs
-from natmix._capacity import initial_capacity
 from natmix._compile import quick_jit
-from natmix._run import Runner
 
 RESULTS = Path(__file__).parent.parent / "results"
 COLUMNS = (
@@ -55,8 +51,6 @@ COLUMNS = (
     "reference_ms",
     "reference_over_limit",
 )
-WARM, TIMED = 8, 60
-"""Iterations before those that are timed, and how many of these at most: one search or more, if it is due."""
 
 
 class Rates(NamedTuple):
@@ -117,50 +111,19 @@ def measured_rates() -> Rates:
 
 def measured(row: Row, components: int) -> Cost:
     """Of this row from a start with so many components."""
-    problem = problems.load(row.problem, seed=0, dtype=jnp.float32)
-    config = runs.configure(problem, row.codename, preset="paper", dtype="float32")
-    algorithm = config.algorithm
-    mixture, prior = config.start.mixture(jax.random.key(0), components, jnp.float32)
-    state = algorithm.init(
-        jax.random.key(1), mixture, prior, initial_capacity(algorithm, components, mixture.dim)
-    )
-    adaptation = algorithm.component_adaptation
-    runner = Runner(algorithm, problem.target, adaptation.most_components(components))
-    every = int(adaptation.add_iters)
-    searches = TIMED // every  # none if they are rare: then they are not in the arithmetic either
-    iterations = searches * every or TIMED // 3
-    for _ in range(WARM):
-        state = runner.advance(state, 1, None).state
-    compiling, start, done, present = runner.compile_seconds, time.perf_counter(), 0, []
-    while done < iterations:
-        chunk = runner.advance(state, iterations - done, None)
-        state = jax.block_until_ready(chunk.state)
-        present += chunk.infos["components"].tolist()
-        done = len(present)
-    seconds = time.perf_counter() - start - (runner.compile_seconds - compiling)
-
-    query = quick_jit()(algorithm.ask)(state)
-    evaluate = quick_jit()(lambda q: algorithm.evaluate(state, q, problem.target))
-    evaluation = evaluate(query)
-    n = query.draws.x.shape[0]
-    _, batch = quick_jit()(algorithm.sample_selector.tell)(
-        state.sample_selector,
-        query.draws,
-        evaluation.log_density[:n],
-        evaluation.gradient[:n],
-        state.iteration,
-        state.mixture,
-        jnp.asarray(algorithm.zero_penalty, jnp.float32),
-    )
-    K, N, D = float(np.mean(present)), int(batch.count), mixture.dim
+    phase = later_phase(row, components)
+    algorithm, adaptation = phase.algorithm, phase.algorithm.component_adaptation
+    query, _, batch = asked_and_told(phase)
+    evaluate = quick_jit()(lambda q: algorithm.evaluate(phase.state, q, phase.target))
+    K, N, D = phase.components, int(batch.count), phase.state.mixture.dim
     own = algorithm.ng_estimator.own_samples_only
     tried = adaptation.database_candidates + adaptation.prior_candidates
-    candidates = tried * searches / iterations
+    candidates = tried * phase.searches
     return Cost(
         components=K,
         dim=D,
         samples=N,
-        iteration=seconds / iterations,
+        iteration=phase.seconds,
         target=seconds_per_call(evaluate, query),
         operations=D**2 * (K * (3 * N + candidates) + 2 * N * (1 if own else K)),
         exps=K * (3 * N + candidates),

@@ -8,6 +8,8 @@ from natmix._sharding import whole_rows
 _CPU_FEWEST = 8
 _CPU_DEAR = 64
 """On a CPU, dimensions beyond which half as many will do."""
+_CPU_DOUBLES_BELOW = 48
+"""On a CPU, rows that double; more of them grow by half, as empty ones cost more than programs do."""
 _ACCELERATOR_FEWEST = 32
 """Rows to start with, at least, while they are cheap."""
 _STEP = 8
@@ -30,7 +32,7 @@ def fewest_rows(dim: int) -> int:
 def grown(rows: int, dim: int) -> int:
     """Rows for more components than ``rows``."""
     if jax.default_backend() == "cpu":
-        return 2 * rows
+        return 2 * rows if rows < _CPU_DOUBLES_BELOW else _whole(rows + rows // 2)
     if rows < _QUADRUPLES_BELOW and rows * dim**2 <= _CHEAP:
         return 4 * rows
     return 2 * rows if rows * dim**2 <= _DEAR else _whole(rows + rows // 4)

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 from natmix._blocks import block_rows
 from natmix._double import in_double
 from natmix._linalg import einsum, symmetrise
+from natmix.gaussians import _cpu_products
 
 if TYPE_CHECKING:
     from natmix.gaussians._base import AbstractGaussians, Curvature
@@ -92,7 +93,7 @@ class QuadraticKernel(AbstractKernel):
         return _score(x, r, self.gaussians.mean, self.gaussians.inverse_tril)
 
     def moment(self, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]) -> Array:
-        return _moment(x, w, v, self.gaussians.mean)
+        return (_cpu_products.moment if _on_cpu() else _moment)(x, w, v, self.gaussians.mean)
 
     def curvature(self, moment: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
         g = self.gaussians
@@ -127,6 +128,8 @@ def _log_prob_in_double(
     P, Pm = _natural(mean, W)
     quadratic = P[:, rows, cols] * jnp.where(rows == cols, -0.5, -1.0)
     offset = -0.5 * einsum("ki,ki->k", Pm, mean) - half_log_det - 0.5 * x.shape[1] * LOG_2PI
+    if _on_cpu():
+        return _cpu_products.quadratic_forms(x, rows, cols, quadratic, Pm) + offset
     return einsum("nf,kf->nk", x[:, rows] * x[:, cols], quadratic) + einsum("ni,ki->nk", x, Pm) + offset
 
 
@@ -135,6 +138,8 @@ def _score(x: Array, r: Array, mean: Array, W: Array) -> Array:
     K, D = mean.shape
     P, Pm = _natural(mean, W)
     mean_precision = einsum("nk,kf->nf", r, P.reshape(K, D * D)).reshape(-1, D, D)
+    if _on_cpu():
+        return einsum("nk,ki->ni", r, Pm) - einsum("nij,nj->ni", mean_precision, x)
     return einsum("nk,ki->ni", r, Pm) - jnp.sum(mean_precision * x[:, None, :], axis=-1)
 
 
@@ -145,6 +150,10 @@ def _moment(x: Array, w: Array, v: Array, mean: Array) -> Array:
     second = einsum("nk,nf->kf", w, products).reshape(K, D, D)
     first = einsum("nk,ni->ki", w, v)
     return second - mean[:, :, None] * first[:, None, :]
+
+
+def _on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
 
 
 def _natural(mean: Array, W: Array) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
