@@ -195,7 +195,7 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
     r = jax.nn.softmax(log_prob(g, x), 1)
     w = jax.nn.softmax(log_prob(g, x), 0)
     v = jax.random.normal(jax.random.key(1), (N, D))
-    quadratic = isinstance(g._kernel(), QuadraticKernel)
+    quadratic = isinstance(g.kernel(), QuadraticKernel)
     ceiling = found.float64 if quadratic else found.float32
     # Products alone. The quadratic form multiplies once per kernel, the whitened one again for the sums.
     once, halves = 2 * N * K * D * D, 2 * N * K * ((D // 2) ** 2 + (D - D // 2) * D)
@@ -216,7 +216,7 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
         Kernel(name, 1e3 * seconds_per_call(fn, *arguments), flops, ends + inner, ceiling)
         for (name, fn, arguments), flops, inner in zip(calls, work, between, strict=True)
     ]
-    if not quadratic and g._goes_by_pairs(x):
+    if not quadratic and g.goes_by_pairs(x):
         out += [
             Kernel(name, 1e3 * seconds_per_call(fn, *arguments), 0, 0, 1) for name, fn, arguments in by_pairs
         ]

@@ -31,6 +31,11 @@ def test_rows_that_are_dear_are_few(backend, monkeypatch):
     assert grown(256, 31) == 512
 
 
+def test_on_a_cpu_many_rows_grow_by_half(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert [grown(rows, 20) for rows in (8, 32, 48, 56, 112)] == [16, 64, 72, 88, 168]
+
+
 def test_a_fixed_number_of_components_has_no_spare_rows(backend):
     fixed = GMMVI.from_codename("sepyfux")
     assert initial_capacity(fixed, 21, 300) == 21

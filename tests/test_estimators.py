@@ -9,7 +9,7 @@ import pytest
 from helpers import draw, make_batch, random_mixture
 
 from natmix import Mixture
-from natmix.ng_estimators import More, Stein
+from natmix.ng_estimators import More, Stein, _in_passes
 from natmix.sample_selectors import FromComponents
 
 ONE = jnp.asarray(1.0)
@@ -280,3 +280,38 @@ def test_more_for_several_components_at_once(monkeypatch):
     monkeypatch.setattr("natmix.ng_estimators._all_pairs.rows_at_once", lambda elements, on_cpu: 2)
     for a, b in zip(jax.tree.leaves(one_by_one), jax.tree.leaves(estimate()), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("self_normalised", [True, False])
+@pytest.mark.parametrize("own", [True, False], ids=["own", "all"])
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_stein_in_passes_is_stein(monkeypatch, self_normalised, own, diagonal):
+    """With weights formed block by block: also padding, invalid samples, zeros and absent components."""
+    mixture = random_mixture(5, 4, 3, diagonal=diagonal)
+    exists = jnp.asarray([True, False, True, True])
+    weights = jax.nn.log_softmax(jnp.where(exists, mixture.log_weights, -jnp.inf))
+    mixture = Mixture(weights, mixture.components)
+    x, source = draw(mixture, 2, [50, 0, 40, 60])
+    n = x.shape[0]
+    batch = make_batch(mixture, x, jnp.sum(jnp.sin(x), axis=1), jnp.cos(x), source=source)
+    number = jnp.arange(n)
+    zero = number % 11 == 0
+    gradient = jnp.where(zero[:, None], 0, batch.gradient)
+    batch = dataclasses.replace(batch, zero=zero, gradient=gradient, valid=number % 7 > 0)
+    padding = jax.tree.map(lambda a: jnp.zeros((30, *a.shape[1:]), a.dtype) if a.ndim else a, batch)
+    padding = dataclasses.replace(padding, log_components=padding.log_components + 1e3)
+    padded = jax.tree.map(lambda a, b: jnp.concatenate([a, b]) if a.ndim else a, batch, padding)
+    option = Stein(self_normalised=self_normalised, own_samples_only=own)
+
+    def estimate(batch):
+        return option.estimate(None, mixture, batch, 1.3 * ONE, PENALTY)
+
+    assert _in_passes.pays(mixture.components, batch)
+    monkeypatch.setattr("natmix.gaussians._kernels.block_rows", lambda elements: 16)
+    passes = estimate(padded)
+    monkeypatch.setattr(_in_passes, "pays", lambda gaussians, batch: False)
+    at_once = estimate(batch)
+    np.testing.assert_array_equal(passes.ok, at_once.ok)
+    assert np.asarray(passes.ok)[np.asarray(exists)].all()
+    for a, b in ((passes.curvature, at_once.curvature), (passes.gradient, at_once.gradient)):
+        np.testing.assert_allclose(np.asarray(a)[exists], np.asarray(b)[exists], rtol=1e-9, atol=1e-10)

@@ -7,7 +7,7 @@ import pytest
 from helpers import random_covariances
 
 from natmix._double import in_double
-from natmix.gaussians import FullGaussians
+from natmix.gaussians import FullGaussians, _kernels
 from natmix.gaussians._kernels import QuadraticKernel, WhitenedKernel
 
 
@@ -25,8 +25,11 @@ def samples(g, n=40):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_both_forms_agree(dtype):
-    g = gaussians(dtype)
+@pytest.mark.parametrize("K", [5, 40], ids=["few", "more than products"])
+@pytest.mark.parametrize("on_cpu", [True, False], ids=["cpu", "accelerator"])
+def test_both_forms_agree(dtype, K, on_cpu, monkeypatch):
+    monkeypatch.setattr(_kernels, "_on_cpu", lambda: on_cpu)
+    g = gaussians(dtype, K=K)
     x = samples(g)
     v = jax.random.normal(jax.random.key(2), x.shape, dtype)
     tolerance = {"rtol": 2e-3, "atol": 2e-3} if dtype == jnp.float32 else {"rtol": 1e-6, "atol": 1e-6}

@@ -51,8 +51,8 @@ def close(actual, expected, rtol=1e-9):
 
 def test_these_dimensions_go_by_pairs():
     c = Case(1.0)
-    assert isinstance(c.g._kernel(), WhitenedKernel)
-    assert c.g._goes_by_pairs(c.x)
+    assert isinstance(c.g.kernel(), WhitenedKernel)
+    assert c.g.goes_by_pairs(c.x)
 
 
 @APART

@@ -98,12 +98,16 @@ def sum_blocks(
         return _sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
     if n <= rows:
         return fn(*arrays)
-    padded = _pad(arrays, n, rows)
-    out_type = jax.eval_shape(fn, *_block(padded, 0, rows))
+    out_type = jax.eval_shape(fn, *_block(arrays, 0, rows))
     out = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), out_type)
 
     def body(i: Count, out: PyTree) -> PyTree:
-        return jax.tree.map(jnp.add, out, fn(*_block(padded, i * rows, rows)))
+        # The last block begins earlier rather than to end in padding, with zeros for what has been counted.
+        start = jnp.minimum(i * rows, n - rows)
+        block = _block(arrays, start, rows)
+        if n % rows:
+            block = _only(start + jnp.arange(rows) >= i * rows, block)
+        return jax.tree.map(jnp.add, out, fn(*block))
 
     return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
 
@@ -202,6 +206,13 @@ def _pad(arrays: PyTree, n: int, rows: int) -> PyTree:
 
 def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:
     return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, rows, 0), arrays)
+
+
+def _only(mask: Bool[Array, " B"], arrays: PyTree) -> PyTree:
+    """Zeros in the other rows."""
+    return jax.tree.map(
+        lambda a: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, jnp.zeros((), a.dtype)), arrays
+    )
 
 
 def _trips(n: int, rows: int, count: Count | int | None) -> Count | int:

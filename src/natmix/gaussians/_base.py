@@ -178,9 +178,13 @@ class AbstractGaussians(eqx.Module):
 
     # What follows is written once ---------------------------------------------------------------
 
-    def _kernel(self) -> AbstractKernel:
+    def kernel(self) -> AbstractKernel:
         """The form in which these Gaussians meet samples."""
         return WhitenedKernel(self)
+
+    def goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
+        """Whether sums over these samples leave out pairs of a sample and a component that do not matter."""
+        return False
 
     def squared_distances(self, x: Float[Array, "N D"]) -> Float[Array, "K N"]:
         """|L^-1 (x - m)|^2."""
@@ -189,14 +193,14 @@ class AbstractGaussians(eqx.Module):
 
     def log_prob(self, x: Float[Array, "N D"], count: Count | None = None) -> Float[Array, "N K"]:
         """Log N(x; m, S) of every sample under every component."""
-        kernel = self._kernel()
+        kernel = self.kernel()
         return map_blocks(kernel.log_prob, (x,), _rows(kernel, x, count), count)
 
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, " N"]:
         """Log sum_k w_k N(x; m, S), without keeping an N x K array."""
-        kernel = self._kernel()
+        kernel = self.kernel()
         block = Partial(_mixture_log_prob, kernel, log_weights)
         return map_blocks(block, (x,), _rows(kernel, x, count), count)
 
@@ -204,7 +208,7 @@ class AbstractGaussians(eqx.Module):
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, "N D"]:
         """Grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
-        kernel = self._kernel()
+        kernel = self.kernel()
         return map_blocks(kernel.score, (responsibilities, x), _rows(kernel, x, count), count)
 
     def stein(
@@ -219,7 +223,7 @@ class AbstractGaussians(eqx.Module):
         Expected Hessian and gradient by Stein's lemma (Eq. 7 and Eq. 6 of the paper):
         L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L.
         """
-        kernel = self._kernel()
+        kernel = self.kernel()
         block = Partial(_moment_and_gradient, kernel)
         moment, gradient = sum_blocks(block, (weights, x, gradients), _rows(kernel, x, count), count)
         return kernel.curvature(moment), self.pull(gradient)

@@ -65,14 +65,14 @@ class FullGaussians(AbstractGaussians):
         size = jnp.abs(self.mean) + jnp.linalg.norm(self.scale_tril, axis=-1)
         return jnp.linalg.norm(self.inverse_tril * size[:, None, :], axis=(-2, -1))
 
-    def _kernel(self) -> AbstractKernel:
+    def kernel(self) -> AbstractKernel:
         limit = _CPU_QUADRATIC if jax.default_backend() == "cpu" else _ACCELERATOR_QUADRATIC
         return QuadraticKernel(self) if self.dim <= limit else WhitenedKernel(self)
 
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, "N D"]:
-        if self._goes_by_pairs(x):
+        if self.goes_by_pairs(x):
             return -pulled_sums(self, responsibilities, x, count)
         return super().mixture_score(responsibilities, x, count)
 
@@ -83,16 +83,16 @@ class FullGaussians(AbstractGaussians):
         gradients: Float[Array, "N D"],
         count: Count | None = None,
     ) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
-        if self._goes_by_pairs(x):
+        if self.goes_by_pairs(x):
             moment = moments(self, weights, x, gradients, count)
             return self._finish_cross(moment), self.pull(einsum("nk,nd->kd", weights, gradients))
         return super().stein(weights, x, gradients, count)
 
-    def _goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
+    def goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
         """Whether to leave out pairs that do not matter: when products with D x D matrices are the work."""
         if self.capacity == 1 or _sharding.current() is not None:
             return False
-        quadratic = isinstance(self._kernel(), QuadraticKernel)
+        quadratic = isinstance(self.kernel(), QuadraticKernel)
         if jax.default_backend() == "cpu":
             return not quadratic or (self.capacity <= _FEW_ROWS and self.dim >= _NOT_FEW_DIMENSIONS)
         return not quadratic and self.capacity * x.size * self.dim > _ACCELERATOR_PAIRS

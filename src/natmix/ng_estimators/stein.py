@@ -10,8 +10,10 @@ from natmix._hyper import flag
 from natmix._lockstep import anyone
 from natmix._records import Batch, NaturalGradient
 from natmix._types import Scalar
+from natmix.gaussians import AbstractGaussians
 from natmix.gaussians._base import Curvature
 from natmix.mixture import Mixture
+from natmix.ng_estimators import _in_passes
 from natmix.ng_estimators._base import (
     AbstractNgEstimator,
     estimator_weights,
@@ -19,6 +21,7 @@ from natmix.ng_estimators._base import (
     positive_and_total,
     responsibilities_and_log_density,
 )
+from natmix.ng_estimators._in_passes import SteinSums
 
 
 class Stein(AbstractNgEstimator):
@@ -46,22 +49,24 @@ class Stein(AbstractNgEstimator):
     ) -> NaturalGradient:
         assert batch.gradient is not None
         gaussians = mixture.components
-        r, _ = responsibilities_and_log_density(batch.log_components, mixture.log_weights)
-        score = gaussians.mixture_score(r, batch.x, batch.count)
-        grad_ratio = jnp.where(batch.valid[:, None], batch.gradient - temperature * score, 0)
-        weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
-        inside, total = positive_and_total(weights, batch)
-        if self.own_samples_only and batch.own is not None:
-            mine = batch.own >= 0
-            w = jnp.where(mine, jnp.take_along_axis(weights.values.T, batch.own, axis=1), 0)
-            hessian, gradient = gaussians.own_stein(w, batch.x[batch.own], grad_ratio[batch.own])
+        in_passes = _in_passes.pays(gaussians, batch)
+        if in_passes:
+            score = _in_passes.mixture_score(mixture, batch)
         else:
-            hessian, gradient = gaussians.stein(weights.values, batch.x, grad_ratio, batch.count)
+            r, _ = responsibilities_and_log_density(batch.log_components, mixture.log_weights)
+            score = gaussians.mixture_score(r, batch.x, batch.count)
+        grad_ratio = jnp.where(batch.valid[:, None], batch.gradient - temperature * score, 0)
+        if in_passes and not self.own_samples_only:
+            sums = _in_passes.stein_sums(gaussians, batch, grad_ratio, self.self_normalised)
+        else:
+            sums = self._sums(gaussians, batch, grad_ratio)
+        hessian, gradient, inside, total, log_scale, ok = sums
 
         def fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
             tiny = jnp.finfo(batch.x.dtype).tiny
-            inside_only = jnp.where(batch.zero[:, None], 0, weights.values)
-            c = inside_only / jnp.maximum(inside, tiny) - weights.values / jnp.maximum(total, tiny)
+            weights = estimator_weights(batch, self.self_normalised, self.own_samples_only).values
+            inside_only = jnp.where(batch.zero[:, None], 0, weights)
+            c = inside_only / jnp.maximum(inside, tiny) - weights / jnp.maximum(total, tiny)
             return gaussians.score_moments(zero_penalty * c, batch.x, batch.count)
 
         def no_fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
@@ -72,10 +77,21 @@ class Stein(AbstractNgEstimator):
 
         zeros = jnp.any(batch.zero)
         hessian_0, gradient_0 = jax.lax.cond(anyone(zeros), fall_if_any, no_fall, None)
-        size = jnp.exp(weights.log_scale)
+        size = jnp.exp(log_scale)
         A = -gaussians.scaled(hessian, size) - hessian_0
         a = -gradient * size[:, None] - gradient_0
-        return NaturalGradient(A, a, weights.ok & (inside > 0) & finite_rows(A) & finite_rows(a))
+        return NaturalGradient(A, a, ok & (inside > 0) & finite_rows(A) & finite_rows(a))
+
+    def _sums(self, gaussians: AbstractGaussians, batch: Batch, grad_ratio: Array) -> SteinSums:
+        weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
+        inside, total = positive_and_total(weights, batch)
+        if self.own_samples_only and batch.own is not None:
+            mine = batch.own >= 0
+            w = jnp.where(mine, jnp.take_along_axis(weights.values.T, batch.own, axis=1), 0)
+            hessian, gradient = gaussians.own_stein(w, batch.x[batch.own], grad_ratio[batch.own])
+        else:
+            hessian, gradient = gaussians.stein(weights.values, batch.x, grad_ratio, batch.count)
+        return SteinSums(hessian, gradient, inside, total, weights.log_scale, weights.ok)
 
     def feedback(self, state: None, success: Bool[Array, " K"]) -> None:
         return None
