@@ -31,8 +31,9 @@ references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
 	$(BIN)/natmix references
 
 # Some of it: make bench BENCH='--only gmm20 --seconds 20'. All options: BENCH=--help
-bench: $(VENV)/.bench $(GMMVI)/.installed ## the reference gmmvi and natmix side by side on the CPU (hours)
+bench: $(VENV)/.bench $(GMMVI)/.installed ## the reference gmmvi and natmix side by side on the CPU, and ours by phase (hours)
 	$(BIN)/python benchmarks/side_by_side $(BENCH)
+	$(if $(BENCH),,$(BIN)/python benchmarks/phases.py --write results)
 
 # On a machine with an NVIDIA GPU; another version of CUDA: make bench-gpu CUDA=cuda13
 CUDA ?= cuda12

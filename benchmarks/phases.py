@@ -8,9 +8,8 @@ had in its later phase (results/bench_cpu.csv):
     ask         new samples; with reuse also the old ones' densities and their effective sample size
     target      log density and gradient at the new samples
     tell        densities under all components, background, reuse
-    score       responsibilities and gradient of log q
-    weights     importance weights
-    estimate    the natural gradients as a whole, score and weights in it
+    score       responsibilities and gradient of log q (Stein)
+    estimate    the natural gradients as a whole, score in it
     update      trust region or other step of all components
     reweigh     densities under the new components, expected log-ratios
 
@@ -30,13 +29,14 @@ from paper_row import LaterPhase, asked_and_told, later_phase, told
 from side_by_side.rows import choose
 from timing import seconds_per_call
 
-from natmix import Mixture
+from natmix._changes import updated
 from natmix._compile import quick_jit
 from natmix._expectations import expected_log_ratios
-from natmix.ng_estimators._base import estimator_weights, responsibilities_and_log_density
+from natmix.ng_estimators import _in_passes
+from natmix.ng_estimators._base import responsibilities_and_log_density
 
 COLUMNS = ("row", "components", "dimensions", "samples", "new", "whole_ms")
-PHASES = ("ask", "target", "tell", "score", "weights", "estimate", "update", "reweigh")
+PHASES = ("ask", "target", "tell", "score", "estimate", "update", "reweigh")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -73,35 +73,33 @@ def seconds(phase: LaterPhase) -> dict[str, float]:
     mixture, T = state.mixture, jnp.asarray(algorithm.temperature, batch.x.dtype)
     estimator, penalty = algorithm.ng_estimator, jnp.asarray(algorithm.zero_penalty, batch.x.dtype)
 
-    def estimate(batch):
-        return estimator.estimate(state.ng_estimator, mixture, batch, T, penalty)
+    def estimate(state, batch):
+        return estimator.estimate(state.ng_estimator, state.mixture, batch, T, penalty)
 
-    def score(batch):
+    def score(mixture, batch):
+        if _in_passes.pays(mixture.components, batch):
+            return _in_passes.mixture_score(mixture, batch)
         r, _ = responsibilities_and_log_density(batch.log_components, mixture.log_weights)
         return mixture.components.mixture_score(r, batch.x, batch.count)
 
-    def weights(batch):
-        return estimator_weights(batch, estimator.self_normalised, estimator.own_samples_only)
-
-    def update(gradient):
-        step = jnp.full(mixture.num_components, 0.01, batch.x.dtype)
-        return algorithm.component_updater.update(mixture.components, gradient, step, state.updates.value, T)
+    def update(state, gradient):
+        step = jnp.full(state.mixture.num_components, 0.01, batch.x.dtype)
+        return updated(algorithm.component_updater, state.mixture, gradient, step, state.updates.value, T)
 
     def reweigh(mixture, batch):
         log_components = mixture.components.log_prob(batch.x, batch.count)
         normalised = algorithm.weight_updater.self_normalised
         return expected_log_ratios(mixture, batch, log_components, T, normalised)
 
-    gradient = jax.block_until_ready(quick_jit()(estimate)(batch))
+    gradient = jax.block_until_ready(quick_jit()(estimate)(state, batch))
     calls = {
         "ask": (algorithm.ask, (state,)),
-        "target": (lambda q: algorithm.evaluate(state, q, phase.target), (query,)),
-        "tell": (lambda q, e: told(phase, q, e), (query, evaluation)),
-        "score": (score, (batch,)),
-        "weights": (weights, (batch,)),
-        "estimate": (estimate, (batch,)),
-        "update": (update, (gradient,)),
-        "reweigh": (reweigh, (Mixture(mixture.log_weights, mixture.components), batch)),
+        "target": (algorithm.evaluate, (state, query, phase.target)),
+        "tell": (told, (phase, query, evaluation)),
+        "score": (score, (mixture, batch)),
+        "estimate": (estimate, (state, batch)),
+        "update": (update, (state, gradient)),
+        "reweigh": (reweigh, (mixture, batch)),
     }
     return {name: seconds_per_call(quick_jit()(fn), *arguments) for name, (fn, arguments) in calls.items()}
 

@@ -46,6 +46,9 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compili
                 "iterations": i,
                 "evaluations": 10 * i,
                 "components": 3,
+                "neg_elbo_se": 0.03,
+                "zero_share": 0.0,
+                "invalid_share": 0.25,
             }
             for i, (t, y) in enumerate(looks)
         ]

@@ -5,8 +5,10 @@ import shutil
 import numpy as np
 import pytest
 from paper_runs import unfinish, write_run
+from typer.testing import CliRunner
 
 from natmix import reproduce
+from natmix.cli import app
 from natmix.reproduce._summary import summarise
 
 FILES = ("table3.csv", "table3_seeds.csv", "table3_looks.csv")
@@ -79,8 +81,51 @@ def test_broken_off_seeds_of_a_table_count_only_if_wanted(folder):
     assert set(found.runs[KEY].finished) == {0, 1}
 
 
+def test_an_unfinished_run_does_not_push_out_what_a_table_has_of_it_as_finished(folder):
+    unfinish(folder / "runs" / "a", 0)
+    found = reproduce.collect([folder / "runs", folder / "first"], [KEY[0]], [KEY[1]])
+    assert found.runs[KEY].seeds[0].final["neg_elbo"] == 0.0
+
+
+def test_numbers_that_were_none_come_back_so(folder):
+    shutil.rmtree(folder / "runs")
+    write_run(folder / "runs" / "b", *KEY, {0: [(5, float("nan"))]}, changes={"dtype": "float64"})
+    written(folder, "runs", to="first")
+    written(folder, "first", to="second")
+    for name in FILES:
+        assert (folder / "second" / name).read_text() == (folder / "first" / name).read_text(), name
+    notes = found_in(folder, "second").notes
+    assert "SAMTRON on gmm20: seed 0 ended with an -ELBO of nan." in notes
+    assert "SAMTRON on gmm20: seed 0 was run in float64, not float32." in notes
+
+
+def test_a_table_is_not_replaced_by_one_with_fewer_seeds(folder):
+    shutil.rmtree(folder / "runs")
+    found = reproduce.collect([folder / "first"], [KEY[0]], [KEY[1]])  # without those broken off
+    with pytest.raises(ValueError, match="SAMTRON on gmm20, seed 2, which the new table would not have"):
+        reproduce.write_table3(found, folder / "first", candidates=[KEY[0]])
+    written(folder, "first", to="first")
+    assert "unfinished" in (folder / "first" / "table3_seeds.csv").read_text()
+
+
+def test_curves_of_some_seeds_alone_are_not_drawn(folder):
+    shutil.rmtree(folder / "runs")
+    (folder / "first" / "table3_looks.csv").unlink()
+    write_run(folder / "new" / "a", *KEY, {7: [(5, 3.0), (50, 0.7)]})
+    written(folder, "first", "new", to="second")
+    assert not (folder / "second" / "table3_curves.png").exists()
+
+
+def test_a_missing_picture_is_explained(folder):
+    (folder / "first" / "table3_looks.csv").unlink()
+    command = ["reproduce", "table3", "--only-table", "--from", str(folder / "first")]
+    shown = CliRunner().invoke(app, [*command, "--write", str(folder / "second")]).output
+    assert "There is no picture, because the tables do not say" in shown
+
+
 def test_mixtures_are_not_in_a_table(folder):
     seed = found_in(folder, "first").runs[KEY].seeds[0]
+    assert "TabledSeed(" in repr(seed)
     with pytest.raises(FileNotFoundError, match="has its numbers alone"):
         _ = seed.mixture
 
@@ -90,6 +135,7 @@ def test_mixtures_are_not_in_a_table(folder):
     [
         ("iterations", "rounds", "has no column 'iterations'"),
         ("SAMTRON,gmm20,0", "SAMTRON,gmm20,first", "is damaged: invalid literal"),
+        (",a device", ",", "is damaged: a seed has no 'device'"),
     ],
 )
 def test_a_table_that_is_none_is_named(folder, old, new, complaint):

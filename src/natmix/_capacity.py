@@ -38,6 +38,11 @@ def grown(rows: int, dim: int) -> int:
     return 2 * rows if rows * dim**2 <= _DEAR else _whole(rows + rows // 4)
 
 
+def shrunk(rows: int, dim: int) -> int:
+    """Rows for a quarter as many components or fewer."""
+    return max(_whole(rows // 2) if rows > _STEP else rows // 2, fewest_rows(dim))
+
+
 def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
     """Rows to start with: some to spare if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)

@@ -12,7 +12,7 @@ import numpy as np
 from natmix._ahead import Ahead
 from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
-from natmix._capacity import fewest_rows, grown
+from natmix._capacity import fewest_rows, grown, shrunk
 from natmix._compile import collector_paused, quick_jit
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
@@ -104,8 +104,8 @@ def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
 class Runner:
     """Advances a state and keeps the time spent compiling apart.
 
-    One program serves every iteration with the same number of component rows; rows double (on an
-    accelerator, while few, quadruple) when a component is to be added and none is free, and halve when
+    One program serves every iteration with the same number of component rows; there are more of them
+    (`natmix._capacity.grown`) when a component is to be added and none is free, and half as many when
     three quarters of them are empty and the number of iterations is a multiple of ``shrink_every``:
     not when the clock says so, because another number of rows may change the last digit of a sum.
     """
@@ -196,7 +196,7 @@ class Runner:
         present = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
         can_shrink = state.sample_selector is None
         if can_shrink and rows > self.fewest_rows and 4 * present <= rows:
-            return _resized(self.algorithm, state, max(rows // 2, self.fewest_rows))
+            return _resized(self.algorithm, state, max(shrunk(rows, state.mixture.dim), self.fewest_rows))
         return state
 
 

@@ -1,5 +1,6 @@
 """``natmix reproduce``: the paper's tables again."""
 
+import importlib.util
 import math
 import shlex
 import sys
@@ -69,8 +70,8 @@ def table3(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="A folder with runs of another machine, at any depth, or with a table written before; may "
-            "be repeated. With --only-table these are read instead of --out; otherwise besides it, "
+            help="A folder with runs of another machine, at any depth, or with a table3_seeds.csv itself; "
+            "may be repeated. With --only-table these are read instead of --out; otherwise besides it, "
             "and what has finished there is not run.",
         ),
     ] = None,
@@ -198,10 +199,13 @@ def _show(found: "Collection", paths: list[Path], quiet: bool) -> None:
         console().print(f"{COPIES} table3.md lists them: {len(found.copies)}.", soft_wrap=True)
     console().print(f"Written: {', '.join(map(str, paths))}", soft_wrap=True)
     if not any(path.suffix == ".png" for path in paths):
-        console().print(
-            "There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'",
-            soft_wrap=True,
+        missing = importlib.util.find_spec("matplotlib") is None
+        because = (
+            "matplotlib is not installed: pip install 'natmix[plot]'"
+            if missing
+            else "the tables do not say how their seeds came to the end (table3_looks.csv)"
         )
+        console().print(f"There is no picture, because {because}", soft_wrap=True)
 
 
 def _table(found: "Collection") -> "Table":

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from natmix import presets
 from natmix.reproduce import _format
 from natmix.reproduce._jobs import available
-from natmix.reproduce._tabled import DTYPE, TOLD, UNFINISHED, tabled_runs
+from natmix.reproduce._tabled import DTYPE, SEEDS, UNFINISHED, TabledSeed, tabled_runs
 from natmix.runs import Run, SeedRun, find_runs, load_run
 
 _MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
@@ -30,11 +32,13 @@ class Collection:
         runs: by codename and problem, the seeds of all directories together.
         notes: what a reader of the table should know about them.
         copies: a line for each seed that was found several times, and which one counts.
+        tables: the folders of which a table was read.
     """
 
     runs: dict[tuple[str, str], Run]
     notes: list[str]
     copies: list[str] = dataclasses.field(default_factory=list)
+    tables: list[Path] = dataclasses.field(default_factory=list)
 
     def finished(self, codename: str, problem: str) -> set[int]:
         """The seeds with final numbers."""
@@ -71,7 +75,8 @@ def collect(
             notes.append(f"{label} was left out: {odd}.")
         else:
             found.setdefault(key, []).append((label, run))
-    for folder in {folder.resolve(): None for folder in folders}:
+    tables = [folder for folder in {f.resolve(): None for f in folders} if (folder / SEEDS).is_file()]
+    for folder in tables:
         for run in tabled_runs(folder):
             key = (run.codename, run.problem)
             if key in wanted and not _among(run, found.get(key, [])):
@@ -79,7 +84,7 @@ def collect(
     merged = {key: _merged(found[key], notes, copies, unfinished) for key in wanted if key in found}
     for run in merged.values():
         notes += _about(run)
-    return Collection(merged, notes, copies)
+    return Collection(merged, notes, copies, tables)
 
 
 def _directories(folders: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -98,7 +103,19 @@ def _directories(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 def _among(tabled: Run, found: Iterable[tuple[str, Run]]) -> bool:
     """Whether what a table says of a seed comes from one of these runs."""
     ((n, seed),) = tabled.seeds.items()
-    return any(n in run.seeds and _iterations(run.seeds[n]) == _iterations(seed) for _, run in found)
+    return any(n in run.seeds and _alike(run.seeds[n], seed) for _, run in found)
+
+
+def _alike(one: SeedRun, other: SeedRun) -> bool:
+    """Whether they ended alike, but for digits that a table does not keep."""
+    one_end, other_end = _last(one), _last(other)
+    same = bool(np.isclose(one_end, other_end, rtol=1e-8, equal_nan=True))
+    return same and _standing(one) == _standing(other)
+
+
+def _last(seed: SeedRun) -> float:
+    looks = seed.metrics["neg_elbo"]
+    return float(looks[-1]) if len(looks) else math.nan
 
 
 def _unlike_paper(run: Run) -> str | None:
@@ -161,9 +178,11 @@ def _several(iterations: Collection_[int]) -> str:
 
 def _as_last_seen(seed: SeedRun, run: Run) -> SeedRun:
     """If it was broken off: with its last look in place of final numbers."""
+    if isinstance(seed, TabledSeed):
+        return seed if seed.final is not None else seed.with_final(seed.numbers)
     if seed.final is not None or seed.failure or not len(seed.metrics["iterations"]):
         return seed
-    last = {name: values[-1].item() for name, values in seed.metrics.items() if name not in TOLD}
+    last = {name: values[-1].item() for name, values in seed.metrics.items()}
     about = {"limits": run.config["limits"], "device": run.environment.get("device", "unknown")}
     return seed.with_final({**last, "stopped": UNFINISHED, **about})
 

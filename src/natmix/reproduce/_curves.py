@@ -12,6 +12,7 @@ from natmix.report._style import DPI, GRID, INK, KNOWN, name_axes, pyplot, tidy
 from natmix.reproduce import _format
 from natmix.reproduce._collect import Collection
 from natmix.reproduce._paper import MAIN, PaperNumber, paper_number
+from natmix.reproduce._tabled import TabledSeed
 from natmix.runs import Run
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _LEADER = "SAMTRON"
 
 
 def has_curves(collection: Collection, candidates: Sequence[str]) -> bool:
-    """Whether one of these has finished a seed on one of the table's problems."""
+    """Whether there is a curve of one of these on one of the table's problems."""
     return any(_usable(collection, c, p) for c in candidates for p in PAPER)
 
 
@@ -61,11 +62,17 @@ def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
 
 
 def _usable(collection: Collection, codename: str, problem: str) -> Run | None:
+    """Its finished seeds, if the looks of all of them are known."""
     run = collection.runs.get((codename, problem))
-    if run is None:
+    if run is None or not run.finished:
         return None
-    seeds = {n: seed for n, seed in run.finished.items() if len(seed.metrics["iterations"]) >= _CURVE}
-    return Run(run.path, run.config, run.environment, seeds) if seeds else None
+    if any(
+        isinstance(s, TabledSeed) and len(s.metrics["iterations"]) < _CURVE for s in run.finished.values()
+    ):
+        return None
+    if not any(np.isfinite(s.metrics["neg_elbo"]).any() for s in run.finished.values()):
+        return None
+    return Run(run.path, run.config, run.environment, run.finished)
 
 
 def _panel(

@@ -1,6 +1,7 @@
 """Seeds of a table that was written before, where their run directories are gone."""
 
 import csv
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,27 +26,38 @@ DTYPE = "float32"
 UNFINISHED = "unfinished"
 """Why a seed stopped that was broken off."""
 
+_OTHER_TYPE = ", float64"
 _NAMES = ("algorithm", "problem", "seed")
 
 Looks = dict[tuple[str, ...], list[dict[str, str]]]
 
 
 class TabledSeed(SeedRun):
-    """A seed of which the numbers are left."""
+    """A seed of which the numbers are left: ``numbers`` has all that the table says of it."""
 
     def __init__(
-        self, path: Path, seed: int, metrics: dict[str, np.ndarray], final: dict[str, Any] | None
+        self,
+        path: Path,
+        seed: int,
+        metrics: dict[str, np.ndarray],
+        numbers: dict[str, Any],
+        final: dict[str, Any] | None,
     ) -> None:
         about = {"seed": seed, "metrics": metrics, "trace": {}, "weights": WeightHistory.from_rows([])}
-        self.__dict__.update(about, final=final, failure=None, _path=path)
+        self.__dict__.update(about, final=final, failure=None, path=path, numbers=numbers)
+
+    path: Path
+    numbers: dict[str, Any]
 
     @property
     def mixture(self) -> Mixture:  # type: ignore[override]
-        table = self._path  # type: ignore[attr-defined]
-        raise FileNotFoundError(f"Seed {self.seed} has no mixture here: {table} has its numbers alone.")
+        raise FileNotFoundError(f"Seed {self.seed} has no mixture here: {self.path} has its numbers alone.")
 
     def with_final(self, final: dict[str, Any]) -> SeedRun:
-        return TabledSeed(self._path, self.seed, self.metrics, final)  # type: ignore[attr-defined]
+        return TabledSeed(self.path, self.seed, self.metrics, self.numbers, final)
+
+    def __repr__(self) -> str:
+        return f"TabledSeed({str(self.path)!r}, {self.seed})"
 
 
 def tabled_runs(folder: Path) -> Iterator[Run]:
@@ -77,32 +89,42 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def _run(path: Path, row: Mapping[str, str], looks: list[dict[str, str]]) -> Run:
-    final: dict[str, Any] = {}
     try:
-        seed = int(row["seed"])
+        seed, numbers = int(row["seed"]), _numbers(row)
         known: Sequence[Mapping[str, str]] = looks or [row]
-        for name, text in row.items():
-            if name in (*_NAMES, *TOLD):
-                continue
-            if name.startswith("limits."):
-                limits = final.setdefault("limits", {})
-                limits[name.removeprefix("limits.")] = _value(text) if text else None
-            elif text:
-                final[name] = text.split() if name == "missing_metrics" else _value(text)
         metrics = {name: np.array([float(look[name] or "nan") for look in known]) for name in LOOKED}
         told = {name: float(row.get(name) or "inf") for name in TOLD}
+        limits, device = numbers["limits"], numbers["device"]
+        broken = numbers["stopped"] == UNFINISHED
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
-    metrics |= {name: np.full(len(metrics["seconds"]), value) for name, value in told.items()}
-    broken = final["stopped"] == UNFINISHED
+    except KeyError as error:
+        raise ValueError(f"{path} is damaged: a seed has no {error}.") from error
+    metrics |= {name: np.full(len(known), value) for name, value in told.items()}
+    numbers["device"] = str(device).removesuffix(_OTHER_TYPE)
     config = {
         "problem": {"name": row["problem"], "options": {}},
         "algorithm": {"codename": row["algorithm"]},
-        "limits": final["limits"],
-        "dtype": DTYPE,
+        "limits": limits,
+        "dtype": _OTHER_TYPE.strip(", ") if str(device).endswith(_OTHER_TYPE) else DTYPE,
     }
-    tabled = TabledSeed(path, seed, metrics, None if broken else final)
-    return Run(path, config, {"device": final["device"]}, {seed: tabled})
+    tabled = TabledSeed(path, seed, metrics, numbers, None if broken else numbers)
+    return Run(path, config, {"device": numbers["device"]}, {seed: tabled})
+
+
+def _numbers(row: Mapping[str, str]) -> dict[str, Any]:
+    """As in a ``final.json``; a number that is not known is none."""
+    out: dict[str, Any] = {}
+    for name, text in row.items():
+        if name in (*_NAMES, *TOLD):
+            continue
+        if name.startswith("limits."):
+            out.setdefault("limits", {})[name.removeprefix("limits.")] = _value(text) if text else None
+        elif text:
+            out[name] = text.split() if name == "missing_metrics" else _value(text)
+        elif name in LOOKED:
+            out[name] = math.nan
+    return out
 
 
 def _value(text: str) -> float | str:

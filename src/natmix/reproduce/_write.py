@@ -1,8 +1,9 @@
 """Writes the tables and the figure."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from natmix._atomic import replacing
 from natmix.reproduce._collect import Collection
@@ -13,7 +14,7 @@ from natmix.reproduce._full import full_markdown, full_rows
 from natmix.reproduce._markdown import table3
 from natmix.reproduce._paper import ALL, MAIN
 from natmix.reproduce._summary import Summary, summarise
-from natmix.reproduce._tabled import LOOKS, SEEDS
+from natmix.reproduce._tabled import LOOKS, SEEDS, tabled_runs
 from natmix.runs._directory import check_writable
 
 
@@ -47,26 +48,44 @@ def write_table3(
     if not any(codename in candidates for codename, _ in summaries):
         raise ValueError("There is no finished seed to make a table of yet.")
     check_writable(folder)
+    names = ALL if full else candidates
+    seeds = seed_rows(collection, names)
+    _check_nothing_lost(collection, folder, seeds)
     commands = [*run_commands(collection), *([command] if command else [])]
     paths = [folder / name for name in ("table3.csv", SEEDS, LOOKS, "table3.md")]
     write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
-    names = ALL if full else candidates
-    write_csv(paths[1], seed_rows(collection, names))
+    write_csv(paths[1], seeds)
     write_csv(paths[2], look_rows(collection, names))
     _write(paths[3], table3(summaries, candidates, collection, commands))
     if full:
         from natmix.reproduce._accuracy import accuracy_markdown
 
-        more = [folder / name for name in ("table3_full.csv", "table3_full.md", "accuracy.md")]
+        more = [folder / name for name in ("table3_full.csv", "table3_full.md")]
         write_csv(more[0], full_rows(summaries), FULL_COLUMNS)
         _write(more[1], full_markdown(summaries, commands))
-        _write(more[2], accuracy_markdown(collection, commands))
         paths += more
+        if not collection.tables:  # it needs the mixtures of all seeds
+            paths.append(folder / "accuracy.md")
+            _write(paths[-1], accuracy_markdown(collection, commands))
     if importlib.util.find_spec("matplotlib") is not None:
         paths += _write_curves(collection, candidates, folder / "table3_curves.png")
         if full:
             paths += _write_curves(collection, ALL, folder / "table3_full_curves.png")
     return paths
+
+
+def _check_nothing_lost(collection: Collection, folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table that was read may be all that is left of its seeds: only one that has them replaces it."""
+    if folder.resolve() not in collection.tables:
+        return
+    kept = {(row["algorithm"], row["problem"], row["seed"]) for row in rows}
+    for run in tabled_runs(folder):
+        for n in run.seeds:
+            if (run.codename, run.problem, n) not in kept:
+                raise ValueError(
+                    f"{folder / SEEDS} has {run.codename} on {run.problem}, seed {n}, which the new table "
+                    "would not have; write it to another folder, or add --candidates all and --unfinished."
+                )
 
 
 def _write(path: Path, text: str) -> None:

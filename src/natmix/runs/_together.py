@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Int
 from natmix._ahead import Ahead
 from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
-from natmix._capacity import fewest_rows, grown
+from natmix._capacity import fewest_rows, grown, shrunk
 from natmix._compile import quick_jit
 from natmix._run import _MANY, CHUNK, ChunkResult, _resized
 from natmix._state import Info, State
@@ -164,7 +164,7 @@ class Together:
         may_shrink = int(states[0].iteration) % CHUNK == 0 and states[0].sample_selector is None
         fewest = fewest_rows(states[0].mixture.dim)
         if may_shrink and rows > fewest and 4 * int(present.max()) <= rows:
-            return max(rows // 2, fewest)
+            return shrunk(rows, states[0].mixture.dim)
         return rows
 
     def advance(
