@@ -1,6 +1,7 @@
 """Seeds that run together: the numbers are those of the same seeds alone, and so are limits and files."""
 
 import dataclasses
+import time
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from natmix._lockstep import anyone, most
 from natmix._run import CHUNK
 from natmix.runs import Limits, load_run
 from natmix.runs import _choice as choice
+from natmix.runs._seed import SeedJob
 from natmix.runs._stepper import Alone
 from natmix.runs._together import Targets, Together, obstacle
 
@@ -245,6 +247,32 @@ def test_each_seed_keeps_its_own_budget(tmp_path):
     finals = [s.final for s in load_run(outs[0]).seeds.values()]
     assert len({f["iterations"] for f in finals}) > 1
     assert all(1700 < f["evaluations"] <= 2000 for f in finals)
+
+
+def test_a_limit_of_time_ends_a_group_at_once(tmp_path, monkeypatch):
+    """However long it took to begin one seed, or to finish another."""
+    begin, finish = SeedJob._begin, SeedJob.finish
+    programs = []
+    monkeypatch.setattr(SeedJob, "_begin", lambda job: (begin(job), time.sleep(0.2))[0])
+
+    def slow_finish(job, keep):
+        with job.clock.pause():
+            time.sleep(0.5)
+            return finish(job, keep)
+
+    def counted(self, group):
+        programs.append(len(group))
+        return compiled(self, group)
+
+    compiled = Together._compiled
+    monkeypatch.setattr(SeedJob, "finish", slow_finish)
+    monkeypatch.setattr(Together, "_compiled", counted)
+    limits = Limits(max_run_seconds=3.0, max_iterations=10**6)
+    execute(tmp_path / "run", limits=limits)
+    finals = [seed.final for seed in load_run(tmp_path / "run").seeds.values()]
+    assert len({f["iterations"] for f in finals}) == 1
+    assert {f["stopped"] for f in finals} == {"max_run_seconds"}
+    assert set(programs) == {len(SEEDS)}  # no seed went on in a smaller group
 
 
 def test_a_failing_seed_leaves_the_group(apart, tmp_path):

@@ -11,16 +11,22 @@ class Clock:
     def __init__(self) -> None:
         self._start = time.perf_counter()
         self._paused = 0.0
+        self._stopped_at: float | None = None
 
     def read(self) -> float:
         """Seconds since the clock was made, less the pauses."""
-        return time.perf_counter() - self._start - self._paused
+        now = time.perf_counter() if self._stopped_at is None else self._stopped_at
+        return now - self._start - self._paused
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """What happens inside takes no time."""
-        before = time.perf_counter()
+        """What happens inside takes no time; a pause within a pause changes nothing."""
+        if self._stopped_at is not None:
+            yield
+            return
+        self._stopped_at = time.perf_counter()
         try:
             yield
         finally:
-            self._paused += time.perf_counter() - before
+            self._paused += time.perf_counter() - self._stopped_at
+            self._stopped_at = None

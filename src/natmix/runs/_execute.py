@@ -190,6 +190,10 @@ class _Work:
                 continue
             clock = Clock()
             jobs = [self._job(seed, clock) for seed in members]
+            if start == 0:  # all spend what it takes to begin, so that a limit ends them together
+                longest = max(job.seconds for job in jobs)
+                for job in jobs:
+                    job.catch_up(longest)
             stepper = Together(
                 self._config.algorithm, [job.problem.target for job in jobs], self._config.components
             )
@@ -269,7 +273,7 @@ def _run_group(
     active = list(jobs)
     failed: list[int] = []
     while active and not interrupt.asked and going_on([job.state for job in active]):
-        before, compiled = [job.seconds for job in active], stepper.compile_seconds
+        before, compiled = _clocks(active), stepper.compile_seconds
         iterations = min(job.chunk_length() for job in active)
         try:
             chunks = stepper.advance(
@@ -281,10 +285,10 @@ def _run_group(
             for job in active:
                 _fail(job, error, watcher)
             return _Ended([*failed, *(job.seed for job in active)], [])
-        compiling = stepper.compile_seconds - compiled
-        for job, chunk, began in zip(active, chunks, before, strict=True):
+        compiling, after = stepper.compile_seconds - compiled, _clocks(active)
+        for job, chunk, began, ended in zip(active, chunks, before, after, strict=True):
             try:
-                _take(job, chunk, began, compiling, watcher, keep)
+                _take(job, chunk, (began, ended), compiling, watcher, keep)
             except _FAILURES as error:
                 _fail(job, error, watcher)
                 failed.append(job.seed)
@@ -294,11 +298,22 @@ def _run_group(
     return _Ended(failed, [job.seed for job in active])
 
 
+def _clocks(jobs: Sequence[SeedJob]) -> list[float]:
+    """What their clocks show at one moment: seeds that share a limit of time reach it together."""
+    with jobs[0].clock.pause():
+        return [job.seconds for job in jobs]
+
+
 def _take(
-    job: SeedJob, chunk: ChunkResult, began: float, compiling: float, watcher: Watcher, keep: bool
+    job: SeedJob,
+    chunk: ChunkResult,
+    between: tuple[float, float],
+    compiling: float,
+    watcher: Watcher,
+    keep: bool,
 ) -> None:
     """A chunk of one seed, and its end if that was the last one."""
-    job.took(chunk, began, compiling)
+    job.took(chunk, *between, compiling)
     watcher.update(job.snapshot())
     if job.stopped is not None:
         final = job.finish(keep)

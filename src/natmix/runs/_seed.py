@@ -90,7 +90,7 @@ class SeedJob:
         self.progress = Progress()
         self.stopped: str | None = None
         self.looks: list[dict[str, Any]] = []
-        self._clock, self._offset = clock, 0.0
+        self.clock, self._offset = clock, 0.0
         self._trace, self._weights = Trace(), WeightRecorder()
         self._checkpoint_seconds, self._checkpoint_cost = checkpoint_seconds, 0.0
         self._last_checkpoint = time.perf_counter()
@@ -106,7 +106,7 @@ class SeedJob:
         self.anew = self.files.folder.is_dir() and not self._has_checkpoint
         self.files.create()
         self.files.failed.unlink(missing_ok=True)
-        self._offset = -self._clock.read()
+        self._offset = -self.clock.read()
         mixture, prior = config.start.mixture(
             self._key_start, config.components, jnp.dtype(config.dtype), config.covariance == "diagonal"
         )
@@ -118,7 +118,7 @@ class SeedJob:
         return config.algorithm.init(self._key_run, mixture, prior, capacity)
 
     def _resumed(self, mixture: Mixture, prior: Mixture) -> State:
-        with self._clock.pause():
+        with self.clock.pause():
             state, stored = load_state(self.files.checkpoint, self.config.algorithm, mixture, prior)
             self.progress = Progress(**stored)
             n = self.progress.iterations
@@ -129,7 +129,7 @@ class SeedJob:
             rows = [(int(i), *weights.at(t)) for t, i in enumerate(weights.iterations) if i <= n]
             self._weights = WeightRecorder(WeightHistory.from_rows(rows), self.progress.weight_stride)
             self.files.final.unlink(missing_ok=True)
-        self._offset = self.progress.seconds - self._clock.read()
+        self._offset = self.progress.seconds - self.clock.read()
         return state
 
     # The middle ---------------------------------------------------------------------------------
@@ -137,7 +137,11 @@ class SeedJob:
     @property
     def seconds(self) -> float:
         """On this seed's clock."""
-        return self._offset + self._clock.read()
+        return self._offset + self.clock.read()
+
+    def catch_up(self, seconds: float) -> None:
+        """From now on its clock shows what another's shows that shows so much."""
+        self._offset += max(0.0, seconds - self.seconds)
 
     def chunk_length(self) -> int:
         """Iterations until the host wants to see the state again."""
@@ -156,9 +160,9 @@ class SeedJob:
         limit = self.config.limits.max_evaluations
         return None if limit is None else limit - self.progress.evaluations
 
-    def took(self, chunk: ChunkResult, before: float, compiling: float) -> None:
-        """A chunk that began at ``before`` on this seed's clock and spent some seconds compiling."""
-        progress, now = self.progress, self.seconds
+    def took(self, chunk: ChunkResult, before: float, now: float, compiling: float) -> None:
+        """A chunk from ``before`` to ``now`` on this seed's clock that spent some seconds compiling."""
+        progress = self.progress
         self.state = chunk.state
         n = len(chunk.infos["elbo"])
         progress.seconds = now
@@ -201,7 +205,7 @@ class SeedJob:
 
     @contextlib.contextmanager
     def _off_the_clock(self) -> Iterator[None]:
-        with self._clock.pause():
+        with self.clock.pause():
             yield
 
     def _look(self, samples: int = SAMPLES) -> None:
