@@ -46,7 +46,7 @@ def weighted_sums(
 
     def block(sums: Array, _: Count | int, arrays: PyTree) -> Array:
         *arrays, columns = arrays
-        return sums + einsum("nk,nc->kc", _weights(top, *arrays), columns)
+        return sums + einsum("nk,nc->kc", relative_weights(top, *arrays), columns)
 
     start = jnp.zeros((top.shape[0], columns.shape[1]), columns.dtype)
     arrays = (*_arrays(log_components, batch), columns)
@@ -70,7 +70,7 @@ def effective_samples(log_components: Float[Array, "N K"], batch: Batch) -> Floa
     top = jnp.where(jnp.isfinite(largest), largest, 0)
 
     def block(sums: tuple[Array, Array], _: Count | int, arrays: PyTree) -> tuple[Array, Array]:
-        w = _weights(top, *arrays)
+        w = relative_weights(top, *arrays)
         return sums[0] + jnp.sum(w, axis=0), sums[1] + jnp.sum(w * w, axis=0)
 
     start = jnp.zeros_like(top), jnp.zeros_like(top)
@@ -84,10 +84,11 @@ def _log_sums(log_weights: Array, log_components: Float[Array, "B K"]) -> Float[
 
 
 def _sample_sums(top: Array, factors: Array, *arrays: Array) -> Float[Array, " B"]:
-    return einsum("nk,k->n", _weights(top, *arrays), factors)
+    return einsum("nk,k->n", relative_weights(top, *arrays), factors)
 
 
-def _weights(top: Float[Array, " K"], *arrays: Array) -> Float[Array, "B K"]:
+def relative_weights(top: Float[Array, " K"], *arrays: Array) -> Float[Array, "B K"]:
+    """W relative to the largest, from log densities, log background and validity of some samples."""
     return jnp.exp(log_importance(*arrays) - top)
 
 

@@ -139,8 +139,10 @@ def _score(x: Array, r: Array, mean: Array, W: Array) -> Array:
     P, Pm = _natural(mean, W)
     mean_precision = einsum("nk,kf->nf", r, P.reshape(K, D * D)).reshape(-1, D, D)
     if _on_cpu():
-        return einsum("nk,ki->ni", r, Pm) - einsum("nij,nj->ni", mean_precision, x)
-    return einsum("nk,ki->ni", r, Pm) - jnp.sum(mean_precision * x[:, None, :], axis=-1)
+        pulled = einsum("nij,nj->ni", mean_precision, x)
+    else:
+        pulled = jnp.sum(mean_precision * x[:, None, :], axis=-1)
+    return einsum("nk,ki->ni", r, Pm) - pulled
 
 
 @in_double

@@ -9,9 +9,8 @@ from jaxtyping import Array, Bool, Float
 
 from natmix import _sharding
 from natmix._blocks import map_blocks, sum_blocks
-from natmix._importance import log_importance
 from natmix._linalg import einsum
-from natmix._passes import largest_log_weights
+from natmix._passes import largest_log_weights, relative_weights
 from natmix._records import Batch
 from natmix.gaussians import AbstractGaussians
 from natmix.gaussians._base import Curvature
@@ -94,6 +93,6 @@ def _sums(
     x: Float[Array, "B D"],
     grad_ratio: Float[Array, "B D"],
 ) -> tuple[Array, Array, Array]:
-    w = jnp.exp(log_importance(log_components, log_background, valid) - top)
+    w = relative_weights(top, log_components, log_background, valid)
     sums = einsum("bk,bc->kc", w, jnp.concatenate([grad_ratio, positive], axis=1))
     return kernel.moment(w, x, grad_ratio), sums[:, :-2], sums[:, -2:]

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from natmix.reproduce._collect import Collection
 from natmix.reproduce._jobs import HELD_OUT
 from natmix.reproduce._paper import paper_number
 from natmix.reproduce._summary import Summary, time_to
-from natmix.reproduce._tabled import LOOKED
+from natmix.reproduce._tabled import LOOKED, TOLD
+from natmix.runs import SeedRun
 
 COLUMNS = (
     "algorithm",
@@ -48,37 +49,30 @@ def table_rows(
 def seed_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[str, Any]]:
     """One row per seed with everything in its ``final.json``."""
     rows = []
-    for codename, problem in [(c, p) for c in candidates for p in (*PAPER, *HELD_OUT)]:
-        run = collection.runs.get((codename, problem))
-        paper = paper_number(codename, problem)
-        for n, seed in ({} if run is None else run.finished).items():
-            assert seed.final is not None
-            reached, running = (
-                time_to(seed, paper.mean, compilation=c) if paper else math.inf for c in (True, False)
-            )
-            rows.append(
-                {
-                    "algorithm": codename,
-                    "problem": problem,
-                    "seed": n,
-                    "seconds_to_paper": reached if math.isfinite(reached) else None,
-                    "run_seconds_to_paper": running if math.isfinite(running) else None,
-                    **_flat(seed.final),
-                }
-            )
+    for about, seed in _finished(collection, candidates):
+        assert seed.final is not None
+        paper = paper_number(about["algorithm"], about["problem"])
+        times = [time_to(seed, paper.mean, compilation=c) if paper else math.inf for c in (True, False)]
+        known = [t if math.isfinite(t) else None for t in times]
+        rows.append(about | dict(zip(TOLD, known, strict=True)) | _flat(seed.final))
     return rows
 
 
 def look_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[str, Any]]:
     """One row per look at a finished seed."""
     rows = []
+    for about, seed in _finished(collection, candidates):
+        looks = zip(*(seed.metrics[name].tolist() for name in LOOKED), strict=True)
+        rows += [about | dict(zip(LOOKED, look, strict=True)) for look in looks]
+    return rows
+
+
+def _finished(collection: Collection, candidates: Sequence[str]) -> Iterator[tuple[dict[str, Any], SeedRun]]:
+    """Every finished seed, with the columns that name it."""
     for codename, problem in [(c, p) for c in candidates for p in (*PAPER, *HELD_OUT)]:
         run = collection.runs.get((codename, problem))
         for n, seed in ({} if run is None else run.finished).items():
-            about = {"algorithm": codename, "problem": problem, "seed": n}
-            looks = zip(*(seed.metrics[name].tolist() for name in LOOKED), strict=True)
-            rows += [about | dict(zip(LOOKED, look, strict=True)) for look in looks]
-    return rows
+            yield {"algorithm": codename, "problem": problem, "seed": n}, seed
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] | None = None) -> None:
