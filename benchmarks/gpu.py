@@ -233,17 +233,17 @@ def many_seeds(size, seeds):
     """Milliseconds per iteration and seed, alone and together."""
     _, rows, alone = iteration(size)
     algorithm, target, mixture = set_up(size)
-    group = Together(algorithm, [target] * seeds, rows)
 
-    def on(states, n):
+    def on(group, states, n):
         ends = [c.state for c in group.advance(states, n, [None] * seeds)]
         return jax.block_until_ready(ends)
 
     spent = []
     for _ in range(2):
-        states = on([algorithm.init(s, mixture, capacity=rows) for s in range(seeds)], 2)
+        group = Together(algorithm, [target] * seeds, rows)
+        states = on(group, [algorithm.init(s, mixture, capacity=rows) for s in range(seeds)], 2)
         start = time.perf_counter()
-        on(states, WINDOWS * WINDOW)
+        on(group, states, WINDOWS * WINDOW)
         spent.append((time.perf_counter() - start) / (WINDOWS * WINDOW) / seeds * 1e3)
     label = ":".join(map(str, size))
     print(f"{label:>15} {seeds} seeds together {min(spent):.2f} ms per iteration and seed, alone {alone:.2f}")

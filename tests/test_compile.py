@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from natmix import _compile
-from natmix._compile import compiler_options, quick_jit
+from natmix._compile import compiler_options, quick_array_jit, quick_jit
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +52,14 @@ def test_a_quick_function_donates_and_traces_once():
     assert b.is_deleted()
     assert jnp.all(add(jnp.ones(4), jnp.zeros(4)) == 1)
     assert len(traced) == 1
+
+
+def test_a_quick_function_may_be_part_of_another_program():
+    @quick_array_jit(static_argnums=(1,))
+    def power(x, n):
+        return jnp.sum(x**n)
+
+    x = jnp.arange(3.0)
+    assert power(x, 2) == jax.jit(lambda x: power(x, 2))(x) == 5
+    assert jnp.all(jax.grad(power)(x, 2) == 2 * x)
+    assert jnp.all(jax.vmap(lambda x: power(x, 3))(jnp.stack([x, 2 * x])) == jnp.array([9, 72]))

@@ -1,7 +1,7 @@
 """The paper's loop (Algorithm 1): seven modules, one step."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from natmix._changes import apply_change, candidates, iteration_info, updated
+from natmix._compile import quick_jit
 from natmix._expectations import expected_log_ratios, objective
 from natmix._hyper import real
 from natmix._keys import as_key
@@ -121,7 +122,7 @@ class GMMVI(eqx.Module):
 
     def evaluate(self, state: State, query: Query, target: AbstractTarget) -> Evaluation:
         """The target at the points wanted."""
-        key = jax.random.fold_in(_iteration_key(state), 1)
+        key = _iteration_keys(state).target
         with using(self.mesh if target.inside_jax else None):
             return target.evaluate(key, query.points, query.count, self.ng_estimator.needs_gradient)
 
@@ -132,12 +133,12 @@ class GMMVI(eqx.Module):
             return self._ask(state)
 
     def _ask(self, state: State) -> Query:
-        key = _iteration_key(state)
+        keys = _iteration_keys(state)
         mixture = _known_weights(state.mixture)
         draws = self.sample_selector.ask(
-            state.sample_selector, jax.random.fold_in(key, 0), state.iteration, mixture, state.ids
+            state.sample_selector, keys.draws, state.iteration, mixture, state.ids
         )
-        extra = self.component_adaptation.candidates(jax.random.fold_in(key, 2), state.prior)
+        extra = self.component_adaptation.candidates(keys.candidates, state.prior)
         adds = self.component_adaptation.wants_to_add(state.iteration, state.mixture)
         points = jnp.concatenate([draws.x, jnp.zeros_like(extra)])
         points = jax.lax.dynamic_update_slice_in_dim(points, extra, draws.count, 0)
@@ -208,7 +209,7 @@ class GMMVI(eqx.Module):
 
         adaptation_state, change = algo.component_adaptation.adapt(
             state.component_adaptation,
-            jax.random.fold_in(_iteration_key(state), 3),
+            _iteration_keys(state).adaptation,
             state.iteration,
             mixture,
             rewards.value,
@@ -284,7 +285,7 @@ def _known_weights(mixture: Mixture) -> Mixture:
     return Mixture(everywhere(mixture.log_weights), mixture.components)
 
 
-@eqx.filter_jit
+@quick_jit()
 def _fresh_state(
     algorithm: GMMVI, key: PRNGKey, mixture: Mixture, prior: Mixture | None, capacity: int | None
 ) -> State:
@@ -315,8 +316,17 @@ def _fresh_state(
     return _strong(jax.tree.map(lambda a: jnp.array(a, copy=True), state))
 
 
-def _iteration_key(state: State) -> PRNGKey:
-    return jax.random.fold_in(state.key, state.iteration)
+class _Keys(NamedTuple):
+    """Of one iteration, for each that draws random numbers."""
+
+    draws: PRNGKey
+    target: PRNGKey
+    candidates: PRNGKey
+    adaptation: PRNGKey
+
+
+def _iteration_keys(state: State) -> _Keys:
+    return _Keys(*jax.random.split(jax.random.fold_in(state.key, state.iteration), len(_Keys._fields)))
 
 
 def _cast(tree: PyTree, dtype: Any) -> Any:

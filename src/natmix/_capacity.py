@@ -5,9 +5,10 @@ import jax
 from natmix._algorithm import GMMVI
 from natmix._sharding import whole_rows
 
-_CPU_FEWEST = 8
-_CPU_DEAR = 64
-"""On a CPU, dimensions beyond which half as many will do."""
+_CPU_FEWEST = ((16, 32), (64, 8))
+"""On a CPU, up to so many dimensions: the rows of the first program. Where there are few dimensions an
+iteration takes little beside a second and a third program, which 32 rows spare most runs."""
+_CPU_FEWEST_BEYOND = 4
 _CPU_DOUBLES_BELOW = 48
 """On a CPU, rows that double; more of them grow by half, as empty ones cost more than programs do."""
 _ACCELERATOR_FEWEST = 32
@@ -25,7 +26,7 @@ is kept to spare, and rows grow by a quarter."""
 def fewest_rows(dim: int) -> int:
     """The fewest rows worth a program of their own."""
     if jax.default_backend() == "cpu":
-        return _CPU_FEWEST if dim <= _CPU_DEAR else _CPU_FEWEST // 2
+        return next((rows for most, rows in _CPU_FEWEST if dim <= most), _CPU_FEWEST_BEYOND)
     return _ACCELERATOR_FEWEST
 
 

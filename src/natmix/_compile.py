@@ -22,21 +22,30 @@ _SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
 
 
 class QuickJit(Generic[P, R]):
-    """`equinox.filter_jit` with the compiler's options for this machine, asked for at the first call."""
+    """A function compiled with the compiler's options for this machine, asked for at the first call.
 
-    def __init__(self, fn: Callable[P, R], donate: Literal["none", "all-except-first"]) -> None:
+    Within a program that is being traced it goes without them: they are the whole program's.
+    """
+
+    def __init__(self, fn: Callable[P, R], jit: Callable[..., Any]) -> None:
         self._fn = fn
-        self._donate = donate
+        self._jit = jit
         functools.update_wrapper(self, fn)
 
     @functools.cached_property
     def jitted(self) -> Callable[P, R]:
         """The function itself, with ``lower`` and the rest."""
-        jit: Any = eqx.filter_jit  # its types do not name the arguments that it passes on to jax.jit
-        compiled: Callable[P, R] = jit(self._fn, donate=self._donate, compiler_options=compiler_options())
+        compiled: Callable[P, R] = self._jit(self._fn, compiler_options=compiler_options())
         return compiled
 
+    @functools.cached_property
+    def _nested(self) -> Callable[P, R]:
+        nested: Callable[P, R] = self._jit(self._fn)
+        return nested
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+            return self._nested(*args, **kwargs)
         return self.jitted(*args, **kwargs)
 
 
@@ -44,7 +53,13 @@ def quick_jit(
     donate: Literal["none", "all-except-first"] = "none",
 ) -> Callable[[Callable[P, R]], QuickJit[P, R]]:
     """A decorator: compile as `equinox.filter_jit`, but quickly."""
-    return lambda fn: QuickJit(fn, donate)
+    jit: Any = functools.partial(eqx.filter_jit, donate=donate)
+    return lambda fn: QuickJit(fn, jit)
+
+
+def quick_array_jit(static_argnums: tuple[int, ...] = ()) -> Callable[[Callable[P, R]], QuickJit[P, R]]:
+    """A decorator: compile as `jax.jit`, but quickly. A call costs less than one of `quick_jit`'s."""
+    return lambda fn: QuickJit(fn, functools.partial(jax.jit, static_argnums=static_argnums))
 
 
 @functools.cache

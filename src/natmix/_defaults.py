@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float
 from natmix._algorithm import GMMVI
 from natmix._codenames import parse
 from natmix._hyper import Option
+from natmix._types import Flag, PRNGKey
 from natmix.component_adaptation import Vips
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 from natmix.mixture import Mixture
@@ -143,18 +145,16 @@ class Region:
 
     def gaussian(self, dim: int, dtype: Any, diagonal: bool) -> AbstractGaussians:
         """One Gaussian of its mean and covariance."""
-        mean = jnp.asarray(self.centre(dim), dtype)[None]
-        family = DiagonalGaussians if diagonal else FullGaussians
         if self.covariance is not None:
-            covariance = self._matrix(dim, diagonal)
-            gaussian: AbstractGaussians = family.from_covariance(mean, jnp.asarray(covariance, dtype)[None])
+            spread = self._matrix(dim, diagonal)
             reason = "init_covariance is singular or not positive definite"
         else:
-            scale = self._scale(dim)
-            unit = family.isotropic(mean, jnp.ones(1, dtype))
-            gaussian = _rescaled(unit, jnp.asarray(scale, dtype))
+            spread = self._scale(dim)
             reason = "init_scale is zero or infinite"
-        if not bool(gaussian.finite()[0]):
+        with np.errstate(over="ignore", under="ignore"):
+            mean, shape = (jnp.asarray(a.astype(dtype)) for a in (self.centre(dim), spread))
+        gaussian, finite = _one(DiagonalGaussians if diagonal else FullGaussians, mean, shape)
+        if not finite:
             raise ValueError(f"{reason} in {jnp.dtype(dtype)}; give one this type can represent.")
         return gaussian
 
@@ -216,17 +216,31 @@ def start(
     prior = Mixture(jnp.zeros(1, dtype), gaussian)
     if components == 1:
         return prior, prior
-    noise = jax.random.normal(key, (1, components, dim), dtype)
+    log_weights = jnp.full(components, -np.log(components), dtype)
+    return Mixture(log_weights, _several(key, gaussian, components)), prior
+
+
+@eqx.filter_jit
+def _one(
+    family: type[AbstractGaussians], mean: Float[Array, " D"], spread: Float[Array, "D *D"]
+) -> tuple[AbstractGaussians, Flag]:
+    """The Gaussian with this covariance, or with these standard deviations, and whether it is finite."""
+    gaussian: AbstractGaussians
+    if spread.ndim == 2:
+        gaussian = family.from_covariance(mean[None], spread[None])
+    elif family is DiagonalGaussians:
+        gaussian = DiagonalGaussians(mean[None], spread[None])
+    else:  # they are never squared
+        gaussian = FullGaussians(mean[None], jnp.diag(spread)[None], jnp.diag(1 / spread)[None])
+    return gaussian, gaussian.finite()[0]
+
+
+@eqx.filter_jit
+def _several(key: PRNGKey, gaussian: AbstractGaussians, components: int) -> AbstractGaussians:
+    """Gaussians of the same covariance, their means drawn from it."""
+    noise = jax.random.normal(key, (1, components, gaussian.dim), gaussian.dtype)
     rows = jnp.zeros(components, jnp.int32)
-    spread = dataclasses.replace(gaussian.take(rows), mean=gaussian.colour(noise)[0])
-    return Mixture(jnp.full(components, -np.log(components), dtype), spread), prior
-
-
-def _rescaled(unit: AbstractGaussians, scale: Float[Array, " D"]) -> AbstractGaussians:
-    """A standard normal with other standard deviations, which are never squared."""
-    if isinstance(unit, DiagonalGaussians):
-        return DiagonalGaussians(unit.mean, scale[None])
-    return FullGaussians(unit.mean, jnp.diag(scale)[None], jnp.diag(1 / scale)[None])
+    return dataclasses.replace(gaussian.take(rows), mean=gaussian.colour(noise)[0])
 
 
 def _vector(value: ArrayLike, dim: int, name: str) -> np.ndarray:

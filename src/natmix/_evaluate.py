@@ -1,12 +1,12 @@
 """The ELBO of a finished mixture, from fresh samples."""
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natmix._compile import quick_jit
 from natmix._draws import Draws
+from natmix._keys import several
 from natmix._result import Elbo
 from natmix._types import PRNGKey
 from natmix.mixture import Mixture
@@ -24,7 +24,7 @@ NO_ELBO = no_elbo(0)
 
 def evaluated_draws(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Draws:
     """Fresh samples of the mixture, with both log densities."""
-    key_x, key_target = jax.random.split(key)
+    key_x, key_target = several(key, 2)
     x = mixture.sample(key_x, samples)
     log_p = np.asarray(_log_density(target, key_target, x), dtype=float)
     return Draws(np.asarray(x, dtype=float), log_p, np.asarray(mixture.log_prob(x), dtype=float))
@@ -54,6 +54,6 @@ def _log_density(target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"]) -
     return target.evaluate(key, x, x.shape[0], needs_gradient=False).log_density
 
 
-@eqx.filter_jit
+@quick_jit()
 def _compiled(target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
     return target.evaluate(key, x, jnp.asarray(x.shape[0]), needs_gradient=False).log_density

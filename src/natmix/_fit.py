@@ -5,7 +5,6 @@ import inspect
 import time
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
@@ -25,6 +24,7 @@ from natmix._arguments import (
 from natmix._capacity import initial_capacity
 from natmix._dtypes import float_type
 from natmix._job import Job
+from natmix._keys import several
 from natmix._limits import Limits
 from natmix._result import Result
 from natmix._sharding import Devices, as_mesh
@@ -131,7 +131,7 @@ def fit(
     kind = covariance_kind(covariance, init_mixture)
     dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
     dim = dimension(dim, target, init_mixture)
-    key_run, key_start, key_elbo = jax.random.split(run_key(seed), 3)
+    key_run, key_start, key_elbo = several(run_key(seed), 3)
     method = start_method(start, model is not None, init_mixture)
     probe = np.zeros(0)
     if dim is not None:  # bad arguments are told before the target is called

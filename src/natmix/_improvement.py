@@ -17,7 +17,8 @@ def adapted(options: Any, stepsize: Float[Array, "*K"], rose: Bool[Array, "*K"])
 def check_limits(options: Any) -> None:
     """The limits must be in order."""
     low, high = options.min_stepsize, options.max_stepsize
-    if not isinstance(low, jax.core.Tracer) and not isinstance(high, jax.core.Tracer) and low > high:
+    known = not isinstance(low, jax.core.Tracer) and not isinstance(high, jax.core.Tracer)
+    if known and float(low) > float(high):
         raise ValueError(
             f"{type(options).__name__}: min_stepsize must not exceed max_stepsize, got {low:g} and {high:g}."
         )

@@ -1,5 +1,6 @@
 """Random keys and what is drawn with them."""
 
+import functools
 from typing import Any
 
 import jax
@@ -28,6 +29,12 @@ def run_key(seed: Any) -> Any:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r}.")
     return jax.random.key(np.uint32(seed))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def several(key: PRNGKey, n: int) -> tuple[PRNGKey, ...]:
+    """``n`` keys of one, by one program."""
+    return tuple(jax.random.split(key, n))
 
 
 def draw_rows(key: PRNGKey, log_weights: Float[Array, " K"], n: int) -> Int[Array, " n"]:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 einsum = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
+@jax.jit
 def triangular_inverse(L: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
     """The inverse of lower triangular matrices."""
     eye = jnp.broadcast_to(jnp.eye(L.shape[-1], dtype=L.dtype), L.shape)

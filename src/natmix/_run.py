@@ -14,6 +14,7 @@ from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown, shrunk
 from natmix._compile import collector_paused, quick_jit
+from natmix._info_log import InfoLog
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
 from natmix._state import Info, State
@@ -52,26 +53,25 @@ def _step(algorithm: GMMVI, target: AbstractTarget, state: State) -> tuple[State
 
 
 @quick_jit(donate="all-except-first")
-def _chunk(plan: Plan, state: State) -> tuple[State, Info, Count, Count]:
+def _chunk(plan: Plan, state: State) -> tuple[State, InfoLog, Count, Count]:
     """Up to ``plan.iterations`` steps; stops early for lack of room or budget."""
     algo = plan.algorithm
     _, blank = eqx.filter_eval_shape(_step, algo, plan.target, state)
-    infos = jax.tree.map(lambda a: jnp.zeros((CHUNK, *a.shape), a.dtype), blank)
 
-    def more(carry: tuple[Count, Count, State, Info]) -> Count:
+    def more(carry: tuple[Count, Count, State, InfoLog]) -> Count:
         i, spent, state, _ = carry
         affordable = spent <= plan.budget - algo.next_evaluations_at_most(state)
         return (i < plan.iterations) & affordable & ~algo.needs_room(state)
 
-    def step(carry: tuple[Count, Count, State, Info]) -> tuple[Count, Count, State, Info]:
-        i, spent, state, infos = carry
+    def step(carry: tuple[Count, Count, State, InfoLog]) -> tuple[Count, Count, State, InfoLog]:
+        i, spent, state, log = carry
         state, info = _step(algo, plan.target, state)
-        infos = jax.tree.map(lambda b, v: b.at[i].set(v), infos, info)
-        return i + 1, spent + info.evaluations, state, infos
+        return i + 1, spent + info.evaluations, state, log.put(i, info)
 
     zero = jnp.zeros((), jnp.int32)
-    i, spent, state, infos = jax.lax.while_loop(more, step, (zero, zero, state, infos))
-    return state, infos, i, spent
+    start = (zero, zero, state, InfoLog.empty(CHUNK, blank))
+    i, spent, state, log = jax.lax.while_loop(more, step, start)
+    return state, log, i, spent
 
 
 def _compiled(plan: Plan, state: State) -> State:
@@ -148,10 +148,10 @@ class Runner:
             state = _compiled(self._plan(0, budget), state)
             self._warm.add(state.mixture.num_components)
             self.compile_seconds += time.perf_counter() - start
-        state, infos, done, _ = _chunk(self._plan(iterations, budget), state)
-        infos, done = jax.device_get((infos, done))  # all at once, for every copy has to wait
+        state, log, done, _ = _chunk(self._plan(iterations, budget), state)
+        log, done = jax.device_get((log, done))  # all at once, for every copy has to wait
         n = int(done)
-        arrays = {f.name: getattr(infos, f.name)[:n] for f in dataclasses.fields(infos)}
+        arrays = log.arrays(n)
         if n:
             self._compile_ahead(state, int(arrays["components"][-1]))
         return ChunkResult(state, arrays, exhausted=n == 0 and iterations > 0)
@@ -193,7 +193,7 @@ class Runner:
             return _resized(self.algorithm, state, min(grown(rows, state.mixture.dim), self.most_rows))
         if int(state.iteration) % self.shrink_every:
             return state
-        present = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
+        present = int(np.sum(np.asarray(state.mixture.log_weights) > -np.inf))
         can_shrink = state.sample_selector is None
         if can_shrink and rows > self.fewest_rows and 4 * present <= rows:
             return _resized(self.algorithm, state, max(shrunk(rows, state.mixture.dim), self.fewest_rows))

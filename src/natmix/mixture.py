@@ -1,6 +1,5 @@
 """The Gaussian mixture: what a fit returns, useful by itself."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from natmix._compile import quick_array_jit
 from natmix._estimate import Estimate, mean_estimate
 from natmix._keys import as_key, draw_rows
 from natmix._linalg import einsum, symmetrise
@@ -285,17 +285,17 @@ class Mixture(eqx.Module):
         return to_numpyro(self)
 
 
-@jax.jit
+@quick_array_jit()
 def _component_log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, "N K"]:
     return q.components.log_prob(x)
 
 
-@jax.jit
+@quick_array_jit()
 def _log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, " N"]:
     return q.components.mixture_log_prob(q.log_weights, x)
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@quick_array_jit(static_argnums=(2,))
 def _sample(q: Mixture, key: PRNGKey, n: int) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
     key_o, key_x = jax.random.split(key)
     rows = draw_rows(key_o, q.log_weights, n)
@@ -303,7 +303,7 @@ def _sample(q: Mixture, key: PRNGKey, n: int) -> tuple[Float[Array, "n D"], Int[
     return q.components.colour_rows(noise, rows), rows
 
 
-@jax.jit
+@quick_array_jit()
 def _quantile(q: Mixture, p: Float[Array, " P"]) -> Float[Array, "P D"]:
     # A mixture's quantile lies between the smallest and the largest of its components' quantiles.
     mean, std = q.means, component_std(q.components)

@@ -44,15 +44,16 @@ class Reservoir(SampleStore):
         """See new samples: sample number t enters with probability size/t, over a random slot.
 
         The samples that enter in one call take neighbouring slots from a random one on, so that no
-        two writes collide; each slot is overwritten with the same probability.
+        two writes collide; each slot is overwritten with the same probability. The call that fills the
+        last slot has no others: they would all fall on the slots of the first samples.
         """
         S = self.x.shape[0]
         x, log_target, real = everywhere((x, log_target, real))  # each device looks for what it is to keep
-        key_in, key_slot = jax.random.split(key)
         number = jnp.minimum(self.seen, _MANY - real.shape[0]) + jnp.cumsum(real) - 1
-        u = jax.random.uniform(key_in, real.shape)
-        enters = real & ((number < S) | (u * (number + 1) < S))
-        offset = jnp.where(self.seen < S, self.seen, jax.random.randint(key_slot, (), 0, S))
+        bits = jax.random.bits(key, (real.shape[0] + 1,), jnp.uint32)
+        u = (bits[1:] >> 8).astype(jnp.float32) * 2**-24
+        enters = real & jnp.where(self.seen < S, number < S, u * (number + 1) < S)
+        offset = jnp.where(self.seen < S, self.seen, (bits[0] % S).astype(jnp.int32))
         new_x, new_target = to_front(enters, x, log_target)
         count = jnp.sum(enters, dtype=jnp.int32)
         return Reservoir(

@@ -137,7 +137,7 @@ class NumpyroModel(AbstractModel):
             return ravel_pytree({name: free[name] for name in sorted(free)})[0]
 
         try:
-            draws = np.asarray(jax.vmap(draw)(jax.random.split(key, _PRIOR_DRAWS)), float)
+            draws = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(key, _PRIOR_DRAWS)), float)
         except NotImplementedError:  # an improper prior
             return None
         return around(draws)

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natmix._compile import quick_jit
 from natmix._negligible import NEGLIGIBLE_WEIGHT
 from natmix._state import take_components
 from natmix._types import PRNGKey
@@ -46,7 +46,7 @@ def look(mixture: Mixture, reference: AbstractTarget, key: PRNGKey, samples: int
     return Look(float("inf") if zero.any() else value, error, float(zero.mean()), float(invalid.mean()))
 
 
-@eqx.filter_jit
+@quick_jit()
 def _log_densities(
     mixture: Mixture, reference: AbstractTarget, key: PRNGKey, samples: int
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from natmix._atomic import write_arrays, write_json, write_lines
 from natmix._capacity import initial_capacity
+from natmix._keys import several
 from natmix._negligible import without_negligible
 from natmix._run import CHUNK, ChunkResult, check_first
 from natmix._state import State
@@ -94,7 +95,7 @@ class SeedJob:
         self._trace, self._weights = Trace(), WeightRecorder()
         self._checkpoint_seconds, self._checkpoint_cost = checkpoint_seconds, 0.0
         self._last_checkpoint = time.perf_counter()
-        self._key_run, self._key_start, self._key_look = jax.random.split(jax.random.key(np.uint32(seed)), 3)
+        self._key_run, self._key_start, self._key_look = several(jax.random.key(np.uint32(seed)), 3)
         self.state: State = self._begin()
 
     # The beginning ------------------------------------------------------------------------------

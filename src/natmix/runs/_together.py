@@ -16,6 +16,7 @@ from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown, shrunk
 from natmix._compile import quick_jit
+from natmix._info_log import InfoLog
 from natmix._run import _MANY, CHUNK, ChunkResult, _resized
 from natmix._state import Info, State
 from natmix._types import Count, PyTree
@@ -76,7 +77,7 @@ class GroupPlan(eqx.Module):
 @quick_jit(donate="all-except-first")
 def _group_chunk(
     plan: GroupPlan, states: tuple[State, ...]
-) -> tuple[tuple[State, ...], Info, Count, Bool[Array, " S"]]:
+) -> tuple[tuple[State, ...], InfoLog, Count, Bool[Array, " S"]]:
     """Up to ``plan.iterations`` steps of all; stops early when a seed lacks room or budget.
 
     The iteration is one number for all, so that what depends on it alone is not done per seed.
@@ -96,26 +97,24 @@ def _group_chunk(
         bound = jax.vmap(lambda s: algo.next_evaluations_at_most(_at(s, iteration)))(stacked)
         return spent <= plan.budgets - bound
 
-    def more(carry: tuple[Count, Count, Array, PyTree, Info]) -> Bool[Array, ""]:
+    def more(carry: tuple[Count, Count, Array, PyTree, InfoLog]) -> Bool[Array, ""]:
         i, iteration, spent, stacked, _ = carry
         room = ~jax.vmap(lambda s: algo.needs_room(_at(s, iteration)))(stacked)
         ready = affordable(iteration, stacked, spent) & room
         return (i < plan.iterations) & jnp.all(ready | ~plan.active)
 
     def advance(
-        carry: tuple[Count, Count, Array, PyTree, Info],
-    ) -> tuple[Count, Count, Array, PyTree, Info]:
-        i, iteration, spent, stacked, infos = carry
+        carry: tuple[Count, Count, Array, PyTree, InfoLog],
+    ) -> tuple[Count, Count, Array, PyTree, InfoLog]:
+        i, iteration, spent, stacked, log = carry
         stacked, info = step(stacked, plan.targets.varying, iteration)
-        infos = jax.tree.map(lambda b, v: b.at[i].set(v), infos, info)
-        return i + 1, iteration + 1, spent + info.evaluations, stacked, infos
+        return i + 1, iteration + 1, spent + info.evaluations, stacked, log.put(i, info)
 
-    infos = jax.tree.map(lambda a: jnp.zeros((CHUNK, *a.shape), a.dtype), blank)
     zero = jnp.zeros((), jnp.int32)
-    start = (zero, iteration, jnp.zeros(size, jnp.int32), stacked, infos)
-    i, iteration, spent, stacked, infos = jax.lax.while_loop(more, advance, start)
+    start = (zero, iteration, jnp.zeros(size, jnp.int32), stacked, InfoLog.empty(CHUNK, blank))
+    i, iteration, spent, stacked, log = jax.lax.while_loop(more, advance, start)
     ends = tuple(_at(jax.tree.map(lambda a, s=s: a[s], stacked), iteration) for s in range(size))
-    return ends, infos, i, affordable(iteration, stacked, spent)
+    return ends, log, i, affordable(iteration, stacked, spent)
 
 
 def _at(state: State, iteration: Any) -> State:
@@ -191,11 +190,11 @@ class Together:
             self._warm.add((len(group), rows))
             self.compile_seconds += time.perf_counter() - start
         plan = self._plan(min(iterations, CHUNK), budget, active)
-        ends, infos, done, affordable = _group_chunk(plan, tuple(group))
+        ends, log, done, affordable = _group_chunk(plan, tuple(group))
         self._last = list(ends)
-        infos, done, enough = jax.device_get((infos, done, affordable))
+        log, done, enough = jax.device_get((log, done, affordable))
         n = int(done)
-        arrays = {f.name: getattr(infos, f.name)[:n] for f in dataclasses.fields(infos)}
+        arrays = log.arrays(n)
         if n:
             self._compile_ahead(self._last, int(arrays["components"][-1].max()))
         return [

@@ -1,11 +1,11 @@
 """A target for methods on the host: values, gradients and Hessians as float64, counted."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natmix._compile import quick_jit
 from natmix._types import Count, PRNGKey
 from natmix.targets import AbstractTarget
 
@@ -61,19 +61,19 @@ class Values:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         n = len(x)
         self._spend(n)
-        points = jnp.asarray(x, self._dtype)
         if self._target.inside_jax:
             # Few different shapes, as each is a program of its own.
-            padded = jnp.pad(points, ((0, (1 << (n - 1).bit_length()) - n), (0, 0)), mode="edge")
-            value, gradient = _compiled(self._target, self._key, padded, jnp.asarray(n), needs_gradient)
-            value, gradient = value[:n], None if gradient is None else gradient[:n]
+            padded = np.pad(x, ((0, (1 << (n - 1).bit_length()) - n), (0, 0)), mode="edge")
+            points = jnp.asarray(padded, self._dtype)
+            value, gradient = _compiled(self._target, self._key, points, jnp.asarray(n), needs_gradient)
         else:
-            found = self._target.evaluate(self._key, points, len(x), needs_gradient)
+            found = self._target.evaluate(self._key, jnp.asarray(x, self._dtype), n, needs_gradient)
             value, gradient = found.log_density, found.gradient
-        return np.asarray(value, float), None if gradient is None else np.asarray(gradient, float)
+        slope = None if gradient is None else np.asarray(gradient, float)[:n]
+        return np.asarray(value, float)[:n], slope
 
 
-@eqx.filter_jit
+@quick_jit()
 def _compiled(
     target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"], count: Count, needs_gradient: bool
 ) -> tuple[Array, Array | None]:
@@ -81,7 +81,7 @@ def _compiled(
     return found.log_density, found.gradient
 
 
-@eqx.filter_jit
+@quick_jit()
 def _hessian(target: AbstractTarget, key: PRNGKey, x: Float[Array, " D"]) -> Float[Array, "D D"]:
     def value(x: Float[Array, " D"]) -> Array:
         return target.evaluate(key, x[None], jnp.asarray(1), needs_gradient=False).log_density[0]
