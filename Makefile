@@ -10,7 +10,7 @@ demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
 
 test: lint ## lint, types and tests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.dev ## the long checks
 	$(BIN)/pytest -n 2 -m slow

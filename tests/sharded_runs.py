@@ -8,11 +8,12 @@ import numpy as np
 from helpers import mixture_target, random_mixture
 
 import natmix
-from natmix import GMMVI, JaxTarget
+from natmix import GMMVI, JaxTarget, _compile
 from natmix._run import Runner, _chunk
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
+_compile._CPU_OPTIONS["xla_backend_optimization_level"] = 0  # as in conftest.py
 
 ADDING = {"add_iters": 2, "database_size": 800, "prior_candidates": 5}
 CASES = {

@@ -14,7 +14,7 @@ from natmix.diagnostics import diagnose
 from natmix.models import NumpyroModel, PytreeModel
 
 NARROW = 0.6
-QUICK = {"max_evaluations": 5000, "progress": False}
+QUICK = {"algorithm": "semtron", "start": "region", "max_evaluations": 5000, "progress": False}
 
 
 def narrow_pair(n, m, seed, log_z=3.0):
@@ -146,7 +146,7 @@ def test_draws_with_density_zero_are_not_the_target_s():
     def half(x):
         return jnp.where(x[0] > 0, -x[0], -jnp.inf)
 
-    fitted = natmix.fit(half, dim=1, init_mean=1.0, max_iterations=20, progress=False)
+    fitted = natmix.fit(half, dim=1, init_mean=1.0, **QUICK)
     with pytest.raises(ValueError, match=r"density is zero at 50\.0% of the draws"):
         fitted.bridge(np.array([[-1.0], [1.0]] * 10))
 
@@ -165,7 +165,7 @@ def test_named_draws_of_a_numpyro_model_are_unconstrained():
     y = np.array([0.3, -1.0])
     # Conjugate: every mean has posterior N(y / 2, 1 / 2), log sigma N(0, 1 / 2).
     log_z = stats.norm(0, np.sqrt(2)).logpdf([*y, 0.0]).sum()
-    fitted = natmix.fit(model, model_args=(jnp.asarray(y),), max_evaluations=5000, progress=False)
+    fitted = natmix.fit(model, model_args=(jnp.asarray(y),), **QUICK)
     rng = np.random.default_rng(0)
     mu = y / 2 + rng.standard_normal((2, 500, 2)) / np.sqrt(2)
     sigma = np.exp(rng.standard_normal((2, 500)) / np.sqrt(2))
@@ -198,7 +198,7 @@ def test_vectors_between_bounds_are_as_sample_gives_them():
     def beta(x):
         return jnp.sum((a - 1) * jnp.log(x) + (b - 1) * jnp.log1p(-x))
 
-    fitted = natmix.fit(beta, 2, bounds=(0, 1), max_evaluations=5000, progress=False)
+    fitted = natmix.fit(beta, 2, bounds=(0, 1), **QUICK)
     log_z = np.sum(special.betaln(a, b))
     x = stats.beta(a, b).rvs(size=(3, 700, 2), random_state=0)
     for draws in (x, x.reshape(-1, 2)):

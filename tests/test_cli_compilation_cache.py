@@ -12,7 +12,7 @@ from natmix.cli._compilation_cache import use_compilation_cache
 
 def demo(folder, **variables):
     environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | variables
-    arguments = ["demo", "--out", str(folder / "demo"), "--max-iterations", "3"]
+    arguments = ["demo", "--out", str(folder / "demo"), "--codename", "semtron", "--max-iterations", "3"]
     code = "from natmix.cli import app; app()"
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=300

@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from helpers import mixture_target, random_mixture
+from helpers import random_mixture
 from test_algorithm import counting, start
 
-from natmix import GMMVI, _ahead
+from natmix import GMMVI, JaxTarget, _ahead
 from natmix._run import Runner
 from natmix.runs._stepper import Alone
 from natmix.runs._together import Together
@@ -14,11 +14,11 @@ from natmix.runs._together import Together
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 ALGORITHM = GMMVI.from_codename(
-    "SAMTRON",
+    "SAMYFUX",
     sample_selector={"desired_samples": 5},
     component_adaptation={"add_iters": 2, "del_iters": 50, "database_size": 600, "max_components": 16},
 )
-TARGET = mixture_target(random_mixture(12, 3, 2, spread=3.0))
+MIXTURE = random_mixture(12, 3, 2, spread=3.0)
 
 
 class Spied(_ahead.Ahead):
@@ -39,9 +39,9 @@ class Spied(_ahead.Ahead):
 def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch, seeds):
     def run_to_16(ahead):
         monkeypatch.setattr(_ahead, "_host_is_idle", lambda: ahead)
-        jax.clear_caches()
         traces = counting(monkeypatch)
-        stepper = Alone(ALGORITHM, TARGET, 1) if seeds == 1 else Together(ALGORITHM, [TARGET] * seeds, 1)
+        target = JaxTarget(lambda x: MIXTURE.log_prob(x), 2)  # another function: no program is there yet
+        stepper = Alone(ALGORITHM, target, 1) if seeds == 1 else Together(ALGORITHM, [target] * seeds, 1)
         owner = stepper._runner if isinstance(stepper, Alone) else stepper
         assert isinstance(owner, Runner | Together)
         spy = owner._ahead = Spied(traces)

@@ -353,7 +353,8 @@ def test_a_verdict_does_not_depend_on_the_target_s_constant():
 
 @pytest.fixture(scope="module")
 def result():
-    return natmix.fit(target_of(TRUE), init_scale=4.0, max_iterations=200, init_components=4, progress=False)
+    start = {"init_scale": 4.0, "init_components": 4}
+    return natmix.fit(target_of(TRUE), algorithm="semtron", max_iterations=200, progress=False, **start)
 
 
 def test_a_fit_knows_its_verdict_without_further_evaluations(result):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +37,11 @@ def natural(mixture, estimate):
     return gaussians.unpull_curvature(estimate.curvature), gaussians.unpull(estimate.gradient)
 
 
+@eqx.filter_jit
+def estimated(option, mixture, batch, temperature=ONE, penalty=PENALTY):
+    return option.estimate(option.init(mixture), mixture, batch, temperature, penalty)
+
+
 def exact_quadratic(mixture, H, h, T):
     """G and g of R = log p~ - T log N(m_0, S_0) under every component."""
     P0 = jnp.linalg.inv(mixture.covariances[0])
@@ -55,7 +61,7 @@ def test_more_is_exact_on_quadratics(D, T, self_normalised):
     x, _ = draw(mixture, 1, [30, 60, 60])
     batch = make_batch(mixture, x, jax.vmap(f)(x), log_background=jnp.zeros(150))
     more = More(self_normalised=self_normalised)
-    G, g = natural(mixture, more.estimate(more.init(mixture), mixture, batch, jnp.asarray(T), PENALTY))
+    G, g = natural(mixture, estimated(more, mixture, batch, jnp.asarray(T)))
     G0, g0 = exact_quadratic(mixture, H, h, T)
     np.testing.assert_allclose(G, G0, rtol=1e-7, atol=1e-7 * float(jnp.abs(G0).max()))
     np.testing.assert_allclose(g, g0, rtol=1e-7, atol=1e-7 * float(jnp.abs(g0).max()))
@@ -68,7 +74,7 @@ def test_more_is_exact_on_separable_quadratics_with_diagonal_covariances():
     x, _ = draw(mixture, 1, [40, 40])
     batch = make_batch(mixture, x, -0.5 * (x * x) @ H + x @ h, log_background=jnp.zeros(80))
     more = More()
-    G, g = natural(mixture, more.estimate(more.init(mixture), mixture, batch, ONE, PENALTY))
+    G, g = natural(mixture, estimated(more, mixture, batch))
     G0, g0 = exact_quadratic(mixture, jnp.diag(H), h, 1.0)
     np.testing.assert_allclose(G, G0, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(g, g0, rtol=1e-7, atol=1e-7)
@@ -85,9 +91,7 @@ def test_more_in_float32_with_few_samples_is_as_good_as_in_float64():
         values = jax.vmap(f)(x.astype(jnp.float64)).astype(dtype)
         batch = make_batch(mixture, x, values)
         more = More(ridge=np.float32(1e-12))
-        estimate = more.estimate(
-            more.init(mixture), mixture, batch, jnp.asarray(1.0, dtype), jnp.asarray(30.0, dtype)
-        )
+        estimate = estimated(more, mixture, batch, jnp.asarray(1.0, dtype), jnp.asarray(30.0, dtype))
         G0, _ = exact_quadratic(mixture.astype(jnp.float64), H, h, 1.0)
         A0 = mixture.astype(jnp.float64).components.pull_curvature(G0)
         errors.append(float(jnp.abs(estimate.curvature - A0).max() / jnp.abs(A0).max()))
@@ -110,7 +114,7 @@ def test_stein_is_exact_on_moment_matched_points(D, diagonal):
     f, H, h = quadratic(D)
     x = moment_matched(mixture, 40, 3)
     batch = make_batch(mixture, x, jax.vmap(f)(x), jax.vmap(jax.grad(f))(x))
-    G, g = natural(mixture, Stein().estimate(None, mixture, batch, ONE, PENALTY))
+    G, g = natural(mixture, estimated(Stein(), mixture, batch))
     G0, g0 = exact_quadratic(mixture, H, h, 1.0)
     np.testing.assert_allclose(G, G0, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(g, g0, rtol=1e-9, atol=1e-9)
@@ -152,9 +156,19 @@ def estimate_many(option, q, p, n, repetitions, T, foreign):
     return jax.lax.map(jax.jit(one), jax.random.split(jax.random.key(n), repetitions))
 
 
-@pytest.mark.parametrize("foreign", [False, True])
-@pytest.mark.parametrize("self_normalised", [True, False])
-@pytest.mark.parametrize("estimator", [Stein, More])
+@pytest.mark.parametrize(
+    ("estimator", "self_normalised", "foreign"),
+    [
+        (Stein, True, True),
+        (Stein, False, False),
+        (More, True, False),
+        (More, False, True),
+        pytest.param(Stein, True, False, marks=pytest.mark.slow),
+        pytest.param(Stein, False, True, marks=pytest.mark.slow),
+        pytest.param(More, True, True, marks=pytest.mark.slow),
+        pytest.param(More, False, False, marks=pytest.mark.slow),
+    ],
+)
 def test_estimates_converge_to_integrals_at_the_monte_carlo_rate(estimator, self_normalised, foreign):
     q, p = bimodal()
     option = estimator(self_normalised=self_normalised)
@@ -186,7 +200,7 @@ def test_own_samples_only_ignores_other_samples_and_the_background(estimator):
 
     def run(x, gradient, log_z):
         batch = make_batch(q, x, p.log_prob(x), gradient, log_z, rows)
-        return option.estimate(option.init(q), q, batch, ONE, PENALTY)
+        return estimated(option, q, batch)
 
     first = run(x, gradient, q.log_prob(x))
     moved = x.at[300:].add(0.3)  # the second component's samples
@@ -200,7 +214,7 @@ def test_a_component_without_samples_is_not_ok():
     x, _ = draw(q, 0, [100, 0])
     option = Stein(own_samples_only=True)
     batch = make_batch(q, x, p.log_prob(x), jax.vmap(jax.grad(p.log_prob))(x), source=jnp.zeros(100, int))
-    ng = option.estimate(None, q, batch, ONE, PENALTY)
+    ng = estimated(option, q, batch)
     assert ng.ok.tolist() == [True, False]
     assert bool(jnp.all(jnp.isfinite(ng.curvature)))
 
@@ -215,13 +229,11 @@ def test_standard_weights_do_not_overflow(estimator):
     gradient = jax.vmap(jax.grad(p32.log_prob))(x)
     option = estimator(self_normalised=False)
     one, penalty = jnp.asarray(1, jnp.float32), jnp.asarray(30, jnp.float32)
-    ng = option.estimate(
-        option.init(q32), q32, make_batch(q32, x, p32.log_prob(x), gradient, log_z), one, penalty
-    )
+    ng = estimated(option, q32, make_batch(q32, x, p32.log_prob(x), gradient, log_z), one, penalty)
     assert not bool(jnp.any(jnp.isnan(ng.curvature)))
     assert bool(jnp.all(jnp.isfinite(ng.curvature) | ~ng.ok[:, None, None]))
     modest = make_batch(q32, x, p32.log_prob(x), gradient, q32.log_prob(x) - 20.0)  # w = e^20
-    finite = option.estimate(option.init(q32), q32, modest, one, penalty)
+    finite = estimated(option, q32, modest, one, penalty)
     assert bool(jnp.all(finite.ok))
     assert bool(jnp.all(jnp.isfinite(finite.curvature)))
 
@@ -233,10 +245,17 @@ def test_zero_densities_push_a_component_inwards():
     zero = jnp.abs(x[:, 0]) > 1
     batch = make_batch(q, x, jnp.where(zero, -30.0, 0.0), jnp.zeros_like(x))
     batch = type(batch)(**{**batch.__dict__, "zero": zero})
-    ng = Stein().estimate(None, q, batch, jnp.asarray(1e-3), PENALTY)
+    ng = estimated(Stein(), q, batch, jnp.asarray(1e-3))
     G, g = natural(q, ng)
     assert float(G[0, 0, 0]) > 0  # more precise
     assert float(g[1, 0]) > 0  # mean moves by -g
+
+
+@eqx.filter_jit
+def ask_and_tell(selector, state, key, iteration, mixture):
+    draws = selector.ask(state, key, iteration, mixture, jnp.arange(mixture.num_components))
+    value, slope = jnp.sum(jnp.sin(draws.x), axis=1), jnp.cos(draws.x)
+    return selector.tell(state, draws, value, slope, iteration, mixture, PENALTY)
 
 
 @pytest.mark.parametrize(("reuse", "diagonal"), [(0.0, True), (1.0, False)])
@@ -249,17 +268,13 @@ def test_the_table_of_own_samples_changes_nothing(reuse, diagonal):
     )
     selector = FromComponents(desired_samples=13, reuse_ratio=reuse)
     state = selector.init(mixture, needs_gradient=True)
-    ids = jnp.arange(5)
     for iteration in map(jnp.asarray, (0, 1)):
-        draws = selector.ask(state, jax.random.key(int(iteration)), iteration, mixture, ids)
-        value, slope = jnp.sum(jnp.sin(draws.x), axis=1), jnp.cos(draws.x)
-        state, batch = selector.tell(state, draws, value, slope, iteration, mixture, jnp.asarray(30.0))
+        state, batch = ask_and_tell(selector, state, jax.random.key(int(iteration)), iteration, mixture)
     assert batch.own.shape == (5, 13)
     np.testing.assert_array_equal(np.asarray(batch.own[1]), -1)
     option = Stein(own_samples_only=True)
-    one = jnp.asarray(1.0)
-    table = option.estimate(None, mixture, batch, one, 30 * one)
-    dense = option.estimate(None, mixture, dataclasses.replace(batch, own=None), one, 30 * one)
+    table = estimated(option, mixture, batch)
+    dense = estimated(option, mixture, dataclasses.replace(batch, own=None))
     np.testing.assert_array_equal(table.ok, ~absent)
     for a, b in ((table.curvature, dense.curvature), (table.gradient, dense.gradient)):
         np.testing.assert_allclose(np.asarray(a)[~absent], np.asarray(b)[~absent], rtol=1e-9, atol=1e-12)
@@ -274,7 +289,7 @@ def test_more_for_several_components_at_once(monkeypatch):
     monkeypatch.setattr("natmix.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
 
     def estimate():
-        return option.estimate(option.init(mixture), mixture, batch, ONE, PENALTY)
+        return jax.jit(lambda: option.estimate(option.init(mixture), mixture, batch, ONE, PENALTY))()
 
     one_by_one = estimate()
     monkeypatch.setattr("natmix.ng_estimators._all_pairs.rows_at_once", lambda elements, on_cpu: 2)
@@ -304,7 +319,7 @@ def test_stein_in_passes_is_stein(monkeypatch, self_normalised, own, diagonal, p
     option = Stein(self_normalised=self_normalised, own_samples_only=own)
 
     def estimate(batch):
-        return option.estimate(None, mixture, batch, 1.3 * ONE, PENALTY)
+        return jax.jit(lambda b: option.estimate(None, mixture, b, 1.3 * ONE, PENALTY))(batch)
 
     assert _in_passes.pays(mixture.components, batch)
     monkeypatch.setattr("natmix.gaussians._kernels.block_rows", lambda elements: 16)

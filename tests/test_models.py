@@ -18,6 +18,10 @@ from natmix.models._bounds import Bounds
 jax.config.update("jax_enable_x64", True)
 
 QUICK = {"max_iterations": 150, "progress": False}
+PLAIN = {"algorithm": "semtron", "start": "region", **QUICK}
+"""Without a search for components, which takes longest to compile."""
+LEAST = {"algorithm": "semydux", "start": "region", "max_iterations": 5, "progress": False}
+"""What compiles fastest, where the fit itself does not matter."""
 
 # Bounds ---------------------------------------------------------------------------------------------
 
@@ -97,7 +101,7 @@ def test_names_with_bounds_stand_for_numbers():
 
 
 def test_entries_without_bounds_may_be_none():
-    result = natmix.fit(lambda x: -jnp.sum(x**2), bounds=([0, None, None], [1, 5, None]), **QUICK)
+    result = natmix.fit(lambda x: -jnp.sum(x**2), bounds=([0, None, None], [1, 5, None]), **LEAST)
     x = result.sample(200)
     assert np.all((x[:, 0] > 0) & (x[:, 0] < 1) & (x[:, 1] < 5))
     assert x[:, 1].min() < 0
@@ -108,7 +112,10 @@ def test_a_function_outside_jax_may_have_bounds():
     def outside(x):
         return -0.5 * ((float(x[0]) - 0.3) / 0.1) ** 2
 
-    result = natmix.fit(outside, dim=1, bounds=(0, 1), max_iterations=20, progress=False)
+    few = {"sample_selector": {"desired_samples": 40}, "elbo_samples": 100}
+    result = natmix.fit(
+        outside, dim=1, bounds=(0, 1), algorithm="zemtron", max_iterations=20, progress=False, **few
+    )
     assert result.settings["start"] == "region"
     assert result.sample(2000).mean() == pytest.approx(0.3, abs=0.02)
     with pytest.raises(ValueError, match="the target has none"):
@@ -122,9 +129,7 @@ def test_a_function_of_a_position_returns_the_log_density_alone():
 
 def test_a_summary_shows_what_lies_far_from_zero():
     result = natmix.fit(
-        PytreeModel(lambda p: -0.5 * ((p["x"] - 20_000) / 0.5) ** 2, {"x": 20_000.0}),
-        max_iterations=5,
-        progress=False,
+        PytreeModel(lambda p: -0.5 * ((p["x"] - 20_000) / 0.5) ** 2, {"x": 20_000.0}), **LEAST
     )
     row = next(line for line in result.summary().splitlines() if line.startswith("  x "))
     assert all(abs(float(number) - 20_000) < 2 for number in np.array(row.split())[[1, 3, 4]])
@@ -134,7 +139,7 @@ def test_a_summary_shows_what_lies_far_from_zero():
 def test_long_names_are_shown_in_full():
     position = {"velocity_of_the_left_wheel": jnp.zeros(2)}
     model = PytreeModel(lambda p: -jnp.sum(position_norm(p)), position)
-    result = natmix.fit(model, max_iterations=5, progress=False)
+    result = natmix.fit(model, **LEAST)
     assert "velocity_of_the_left_wheel[0]" in result.summary()
     assert "velocity_of_the_left_wheel[1]" in result.summary()
 
@@ -171,7 +176,7 @@ def test_a_beta_and_an_exponential_have_their_evidence_and_moments():
 
 
 def test_a_bounded_vector_needs_no_names():
-    result = natmix.fit(lambda x: jnp.sum(jnp.log(x)), 2, bounds=(0, 1), **QUICK)
+    result = natmix.fit(lambda x: jnp.sum(jnp.log(x)), 2, bounds=(0, 1), **PLAIN)
     assert result.diagnosis.log_evidence.value == pytest.approx(2 * np.log(0.5), abs=0.02)
     x = result.sample(1000)
     assert x.shape == (1000, 2)
@@ -235,7 +240,7 @@ def test_a_model_of_nothing_but_keyword_arguments_is_recognised():
     def prior_only():
         numpyro.sample("x", dist.Gamma(3.0, 2.0))
 
-    result = natmix.fit(prior_only, **QUICK)
+    result = natmix.fit(prior_only, init_components=4, **PLAIN)
     assert result.diagnosis.log_evidence.value == pytest.approx(0, abs=0.02)
     assert result.sample(20_000)["x"].mean() == pytest.approx(1.5, abs=0.04)
 
@@ -268,7 +273,7 @@ def test_the_start_is_the_prior_in_unconstrained_coordinates():
 
     model = NumpyroModel(improper, (1.3,))
     assert model.start(jax.random.key(0)) is None
-    result = natmix.fit(improper, model_args=(1.3,), **QUICK)
+    result = natmix.fit(improper, model_args=(1.3,), **PLAIN)
     assert result.sample(5000)["m"].mean() == pytest.approx(1.3, abs=0.06)
 
 
@@ -321,7 +326,7 @@ def test_a_guide_of_supports_that_move_is_refused():
 
 
 def test_only_models_predict(tmp_path):
-    result = natmix.fit(lambda x: -jnp.sum(x**2), 2, max_iterations=3, progress=False)
+    result = natmix.fit(lambda x: -jnp.sum(x**2), 2, **LEAST)
     assert result.model is None
     assert result.sample(7).shape == (7, 2)
     with pytest.raises(ValueError, match="needs a NumPyro or PyMC model"):
@@ -336,6 +341,6 @@ def test_evidence_of_a_bounded_model_by_quadrature():
     def log_density(x):
         return -0.5 * (x[0] - 0.2) ** 2 / 0.3**2 - jnp.abs(x[0])
 
-    result = natmix.fit(log_density, 1, bounds=(0, None), **QUICK)
+    result = natmix.fit(log_density, 1, bounds=(0, None), init_components=4, **PLAIN)
     true = integrate.quad(lambda x: np.exp(-0.5 * (x - 0.2) ** 2 / 0.3**2 - abs(x)), 0, np.inf)[0]
     assert result.diagnosis.log_evidence.value == pytest.approx(np.log(true), abs=0.02)

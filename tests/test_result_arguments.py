@@ -18,7 +18,7 @@ from natmix.diagnostics import agreement
 jax.config.update("jax_enable_x64", True)
 
 X = np.linspace(0, 1, 5)
-QUICK = {"max_iterations": 5, "progress": False, "elbo_samples": 300}
+QUICK = {"algorithm": "semydux", "max_iterations": 5, "progress": False, "elbo_samples": 300}
 
 
 def regression(x, y=None):

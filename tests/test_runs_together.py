@@ -111,10 +111,10 @@ def test_rows_shrink_at_fixed_iterations_to_what_the_largest_seed_needs():
     config = configuration()
     stepper = Together(config.algorithm, [tiny(s).target for s in SEEDS], 1)
     wanted = {}
-    for components in (2, 5):
+    for components in (2, 17):
         for iteration in (CHUNK - 1, CHUNK):
-            wide = [first_state(config, s, rows=32) for s in SEEDS]
-            there = jnp.arange(32) < jnp.asarray([1, components, 1])[:, None]
+            wide = [first_state(config, s, rows=64) for s in SEEDS]
+            there = jnp.arange(64) < jnp.asarray([1, components, 1])[:, None]
             states = [
                 dataclasses.replace(
                     state,
@@ -124,12 +124,12 @@ def test_rows_shrink_at_fixed_iterations_to_what_the_largest_seed_needs():
                 for state, t in zip(wide, there, strict=True)
             ]
             wanted[components, iteration - CHUNK] = stepper.rows_wanted(states)
-    assert wanted == {(2, -1): 32, (2, 0): 16, (5, -1): 32, (5, 0): 16}
+    assert wanted == {(2, -1): 64, (2, 0): 32, (17, -1): 64, (17, 0): 64}
     states[1] = dataclasses.replace(
-        states[1], mixture=dataclasses.replace(states[1].mixture, log_weights=jnp.full(32, -1.0))
+        states[1], mixture=dataclasses.replace(states[1].mixture, log_weights=jnp.full(64, -1.0))
     )
     full = [dataclasses.replace(s, iteration=jnp.asarray(CHUNK + 2, jnp.int32)) for s in states]  # 130
-    assert stepper.rows_wanted(full) == 64
+    assert stepper.rows_wanted(full) == 96
 
 
 def test_states_of_finished_seeds_stay_readable():

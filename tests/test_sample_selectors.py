@@ -1,5 +1,6 @@
 """Which samples are drawn, how many, and from which density they come."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,16 +21,24 @@ def moved(mixture, by):
     )
 
 
-def run(selector, mixtures, seed=0, target=None):
+def standard(x):
+    return -0.5 * jnp.sum(x * x, axis=1)
+
+
+@eqx.filter_jit
+def ask_and_tell(selector, state, key, iteration, mixture, target):
+    draws = selector.ask(state, key, iteration, mixture, jnp.arange(mixture.num_components))
+    value = target(draws.x)
+    return draws, *selector.tell(state, draws, value, -draws.x, iteration, mixture, PENALTY)
+
+
+def run(selector, mixtures, seed=0, target=standard):
     """Iterations with a given mixture each; the draws and batches of all of them."""
-    target = target or (lambda x: -0.5 * jnp.sum(x * x, axis=1))
     state, out = selector.init(mixtures[0], True), []
     for i, mixture in enumerate(mixtures):
         iteration = jnp.asarray(i, jnp.int32)
         key = jax.random.fold_in(jax.random.key(seed), i)
-        draws = selector.ask(state, key, iteration, mixture, jnp.arange(mixture.num_components))
-        value = target(draws.x)
-        state, batch = selector.tell(state, draws, value, -draws.x, iteration, mixture, PENALTY)
+        draws, state, batch = ask_and_tell(selector, state, key, iteration, mixture, target)
         out.append((draws, batch))
     return out
 

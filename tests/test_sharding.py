@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
-FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+FLAGS = " --xla_force_host_platform_device_count=8"
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     path = tmp_path_factory.mktemp("sharding") / "seen.json"
     script = [sys.executable, str(HERE / "sharded_runs.py"), str(path)]
-    done = subprocess.run(script, env={**os.environ, "XLA_FLAGS": FLAGS}, capture_output=True, text=True)
+    flags = {"XLA_FLAGS": os.environ["XLA_FLAGS"] + FLAGS}  # those of conftest.py too
+    done = subprocess.run(script, env={**os.environ, **flags}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(path.read_text())
 

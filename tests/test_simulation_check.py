@@ -333,7 +333,13 @@ def test_functions_with_bounds_are_fitted():
         return (1 + successes) * jnp.log(p) + (11 - successes) * jnp.log1p(-p)
 
     found = simulation_check(
-        log_density, simulate=simulate, bounds={"p": (0, 1)}, fits=10, max_evaluations=2000, elbo_samples=200
+        log_density,
+        simulate=simulate,
+        bounds={"p": (0, 1)},
+        fits=10,
+        algorithm="semtron",
+        max_evaluations=2000,
+        elbo_samples=200,
     )
     assert found.names == ("p",)
     assert not found.failures

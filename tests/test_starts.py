@@ -151,7 +151,7 @@ def test_a_fit_of_a_target_nobody_scaled(host):
             gradient=lambda x: np.asarray(gradient(x)),
             batched=True,
         )
-    result = natmix.fit(target, start="pathfinder", max_iterations=10, progress=False)
+    result = natmix.fit(target, start="pathfinder", algorithm="semtron", max_iterations=10, progress=False)
     assert result.elbo.value == pytest.approx(LOG_Z, abs=0.05)
     assert result.counts.start_evaluations > 0
     assert result.counts.evaluations >= result.counts.start_evaluations + result.counts.training_evaluations
@@ -159,7 +159,9 @@ def test_a_fit_of_a_target_nobody_scaled(host):
 
 
 def test_limits_hold_with_a_start():
-    result = natmix.fit(unscaled, D, start="pathfinder", max_evaluations=4000, progress=False)
+    result = natmix.fit(
+        unscaled, D, start="pathfinder", algorithm="semtron", max_evaluations=4000, progress=False
+    )
     assert result.counts.evaluations <= 4000
 
 
@@ -177,7 +179,7 @@ STANDARD = natmix.Mixture.full([1.0], np.zeros((1, D)), np.eye(D)[None])
             },
             "not both",
         ),
-        ({"start": "pathfinder", "algorithm": "zamtron"}, None),
+        ({"start": "pathfinder", "algorithm": "zemydux"}, None),
     ],
 )
 def test_starts_that_make_no_sense(arguments, words):
@@ -252,7 +254,13 @@ def test_a_fit_begins_with_a_warm_up(host):
 
     target = HostTarget(fn, 2, batched=True) if host else JaxTarget(both.log_prob, 2)
     found = natmix.fit(
-        target, start="tempered", init_scale=4.0, max_iterations=1, max_evaluations=40_000, progress=False
+        target,
+        start="tempered",
+        algorithm="zemtron" if host else "semtron",
+        init_scale=4.0,
+        max_iterations=1,
+        max_evaluations=40_000,
+        progress=False,
     )
     assert 200 < found.counts.start_evaluations <= 10_000
     assert found.settings["start"] == "tempered"
