@@ -13,7 +13,7 @@ test: lint ## lint, types and tests
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.dev ## the long checks
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 lint: $(VENV)/.dev ## style and types
 	$(BIN)/ruff check .

@@ -10,7 +10,6 @@ import pytest
 from helpers import mixture_target, random_mixture
 
 from natmix import GMMVI, Mixture
-from natmix._capacity import initial_capacity
 from natmix._run import Runner
 
 TARGET = random_mixture(11, 3, 2, spread=3.0)
@@ -184,12 +183,12 @@ def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
         component_adaptation={"add_iters": 1, "del_iters": 50, "database_size": 600, "max_components": 20},
     )
     runner = Runner(algo, target, 20)
-    state = algo.init(0, start(K=1), capacity=initial_capacity(algo, 1, 2))
-    capacities = set()
+    state = algo.init(0, start(K=1), capacity=4)
+    capacities = {4}
     while int(jnp.sum(state.mixture.log_weights > -jnp.inf)) < 20:
         state = runner.advance(state, 50, None).state
         capacities.add(state.mixture.num_components)
-    assert len(capacities) <= 3  # 8, 16, 20
+    assert capacities == {4, 8, 16, 20}
     assert len(traces) <= 2 * len(capacities)
 
 

@@ -31,6 +31,11 @@ def test_rows_that_are_dear_are_few(backend, monkeypatch):
     assert grown(256, 31) == 512
 
 
+def test_on_a_cpu_few_dimensions_have_many_rows_to_begin_with(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert [fewest_rows(dim) for dim in (1, 16, 17, 64, 65)] == [32, 32, 8, 8, 4]
+
+
 def test_on_a_cpu_many_rows_grow_by_half(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     assert [grown(rows, 20) for rows in (8, 32, 48, 56, 112)] == [16, 64, 72, 88, 168]

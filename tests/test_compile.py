@@ -61,5 +61,8 @@ def test_a_quick_function_may_be_part_of_another_program():
 
     x = jnp.arange(3.0)
     assert power(x, 2) == jax.jit(lambda x: power(x, 2))(x) == 5
+    assert jax.jit(lambda y: y + power(x, 2))(1.0) == 6
+    assert jax.lax.scan(lambda y, _: (y + power(x, 2), None), 0.0, length=3)[0] == 15
+    assert jax.eval_shape(lambda: power(x, 2)).shape == ()
     assert jnp.all(jax.grad(power)(x, 2) == 2 * x)
     assert jnp.all(jax.vmap(lambda x: power(x, 3))(jnp.stack([x, 2 * x])) == jnp.array([9, 72]))

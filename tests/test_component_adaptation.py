@@ -281,6 +281,20 @@ def test_the_reservoir_stays_uniform_over_everything_seen():
     assert abs(kept[:, 8].mean() - expected / 3) < 5 * error[8]
 
 
+def test_a_reservoir_that_is_smaller_than_one_call_keeps_any_of_its_samples():
+    size, batch, trials = 100, 1000, 400
+    x = jnp.arange(float(batch))[:, None]
+    push = jax.vmap(
+        lambda k: Reservoir.empty(size, 1, jnp.float64).push(k, x, x[:, 0], jnp.ones(batch, bool))
+    )
+    kept = np.asarray(push(jax.random.split(jax.random.key(0), trials)).x[..., 0])
+    assert all(len(set(one)) == size for one in kept)
+    # A call's samples are kept by runs of 100 from a random one on, around the end.
+    times = np.bincount(kept.astype(int).ravel(), minlength=batch)
+    expected = trials * size / batch
+    assert np.all(np.abs(times - expected) < 5 * np.sqrt(expected))
+
+
 def test_spread_covers_the_filled_part_evenly():
     store = Reservoir.empty(100, 1, jnp.float64)
     x = jnp.arange(40.0)[:, None]

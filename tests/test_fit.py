@@ -192,16 +192,16 @@ def test_growth_compiles_with_the_logarithm(traces):
             **OPTIONS["component_adaptation"],
             "add_iters": 1,
             "del_iters": 100,
-            "max_components": 40,
+            "max_components": 80,
         },
     }
-    grown = natmix.fit(target, dim=2, max_iterations=60, **options)
-    assert grown.trajectory["components"].max() == 40
+    grown = natmix.fit(target, dim=2, max_iterations=110, **options)
+    assert grown.trajectory["components"].max() == 80
     capacities = sorted(set(traces))
-    assert capacities == [8, 16, 32, 40]
+    assert capacities == [32, 64, 80]
     assert len(traces) <= 2 * len(capacities)
     traces.clear()
-    natmix.fit(target, dim=2, seed=1, max_iterations=60, **options)
+    natmix.fit(target, dim=2, seed=1, max_iterations=110, **options)
     assert traces == []
 
 

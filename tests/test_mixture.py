@@ -263,3 +263,16 @@ def test_repr_names_size_and_kind() -> None:
     assert repr(full()) == "Mixture(3 components, 3 dimensions, full, float64)"
     assert "diagonal" in repr(diagonal())
     assert "without arrays" in repr(eqx.filter(full(), eqx.is_array, inverse=True))
+
+
+def test_a_program_may_know_mixture_points_and_key_when_it_is_traced() -> None:
+    mixture, x, key = full(), jnp.asarray(points(3)), jax.random.key(0)
+
+    def of_nothing_else(y: jax.Array) -> jax.Array:
+        sample, density = mixture.sample(key, 5), mixture.log_prob(x)
+        return y + jnp.sum(sample) + jnp.sum(density) + jnp.sum(mixture.quantile(0.3))
+
+    np.testing.assert_allclose(jax.jit(of_nothing_else)(jnp.ones(())), of_nothing_else(jnp.ones(())))
+    total, _ = jax.lax.scan(lambda y, _: (of_nothing_else(y), None), jnp.zeros(()), length=2)
+    np.testing.assert_allclose(total, 2 * of_nothing_else(jnp.zeros(())), rtol=1e-6)
+    assert jax.eval_shape(lambda: mixture.sample(key, 5)).shape == (5, D)

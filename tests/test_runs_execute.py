@@ -428,15 +428,15 @@ def test_metrics_that_fail_do_not_lose_the_run(tmp_path):
 
 def test_rows_are_given_back_at_fixed_iterations_only():
     config = configuration()
-    wide = config.start.mixture(jax.random.key(0), 16, jnp.float64)[0]
-    thin = dataclasses.replace(wide, log_weights=jnp.where(jnp.arange(16) < 2, -np.log(2.0), -jnp.inf))
+    wide = config.start.mixture(jax.random.key(0), 128, jnp.float64)[0]
+    thin = dataclasses.replace(wide, log_weights=jnp.where(jnp.arange(128) < 2, -np.log(2.0), -jnp.inf))
     state = config.algorithm.init(0, thin)
-    stepper = Alone(config.algorithm, tiny().target, 16)
+    stepper = Alone(config.algorithm, tiny().target, 128)
     rows = {}
     for iteration in (CHUNK - 1, CHUNK, CHUNK + 1):
         at = dataclasses.replace(state, iteration=jnp.asarray(iteration, jnp.int32))
         rows[iteration - CHUNK] = stepper._runner._fitted(at).mixture.num_components
-    assert rows == {-1: 16, 0: 8, 1: 16}
+    assert rows == {-1: 128, 0: 64, 1: 128}
 
 
 # Records ----------------------------------------------------------------------------------------

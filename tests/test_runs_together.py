@@ -111,10 +111,10 @@ def test_rows_shrink_at_fixed_iterations_to_what_the_largest_seed_needs():
     config = configuration()
     stepper = Together(config.algorithm, [tiny(s).target for s in SEEDS], 1)
     wanted = {}
-    for components in (2, 17):
+    for components in (2, 32, 33):
         for iteration in (CHUNK - 1, CHUNK):
-            wide = [first_state(config, s, rows=64) for s in SEEDS]
-            there = jnp.arange(64) < jnp.asarray([1, components, 1])[:, None]
+            wide = [first_state(config, s, rows=128) for s in SEEDS]
+            there = jnp.arange(128) < jnp.asarray([1, components, 1])[:, None]
             states = [
                 dataclasses.replace(
                     state,
@@ -124,12 +124,19 @@ def test_rows_shrink_at_fixed_iterations_to_what_the_largest_seed_needs():
                 for state, t in zip(wide, there, strict=True)
             ]
             wanted[components, iteration - CHUNK] = stepper.rows_wanted(states)
-    assert wanted == {(2, -1): 64, (2, 0): 32, (17, -1): 64, (17, 0): 64}
+    assert wanted == {
+        (2, -1): 128,
+        (2, 0): 64,
+        (32, -1): 128,
+        (32, 0): 64,
+        (33, -1): 128,
+        (33, 0): 128,
+    }
     states[1] = dataclasses.replace(
-        states[1], mixture=dataclasses.replace(states[1].mixture, log_weights=jnp.full(64, -1.0))
+        states[1], mixture=dataclasses.replace(states[1].mixture, log_weights=jnp.full(128, -1.0))
     )
     full = [dataclasses.replace(s, iteration=jnp.asarray(CHUNK + 2, jnp.int32)) for s in states]  # 130
-    assert stepper.rows_wanted(full) == 96
+    assert stepper.rows_wanted(full) == 192
 
 
 def test_states_of_finished_seeds_stay_readable():

@@ -238,7 +238,7 @@ class GMMVI(eqx.Module):
             state, new_state, query, evaluation, batch, elbo, success, stepsizes, weight_stepsize
         )
         info = dataclasses.replace(
-            info, added=added, deleted=jnp.sum(change.delete), candidate_gain=change.gain
+            info, added=added, deleted=jnp.sum(change.delete, dtype=jnp.int32), candidate_gain=change.gain
         )
         return new_state, _strong(info)
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +45,8 @@ class QuickJit(Generic[P, R]):
         return nested
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+        tracing = isinstance(jnp.zeros(()), jax.core.Tracer)
+        if tracing or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
             return self._nested(*args, **kwargs)
         return self.jitted(*args, **kwargs)
 

@@ -153,7 +153,7 @@ class Region:
             reason = "init_scale is zero or infinite"
         with np.errstate(over="ignore", under="ignore"):
             mean, shape = (jnp.asarray(a.astype(dtype)) for a in (self.centre(dim), spread))
-        gaussian, finite = _one(DiagonalGaussians if diagonal else FullGaussians, mean, shape)
+        gaussian, finite = _start_gaussian(DiagonalGaussians if diagonal else FullGaussians, mean, shape)
         if not finite:
             raise ValueError(f"{reason} in {jnp.dtype(dtype)}; give one this type can represent.")
         return gaussian
@@ -217,12 +217,14 @@ def start(
     if components == 1:
         return prior, prior
     log_weights = jnp.full(components, -np.log(components), dtype)
-    return Mixture(log_weights, _several(key, gaussian, components)), prior
+    return Mixture(log_weights, _scattered(key, gaussian, components)), prior
 
 
 @eqx.filter_jit
-def _one(
-    family: type[AbstractGaussians], mean: Float[Array, " D"], spread: Float[Array, "D *D"]
+def _start_gaussian(
+    family: type[AbstractGaussians],
+    mean: Float[Array, " D"],
+    spread: Float[Array, " D"] | Float[Array, "D D"],
 ) -> tuple[AbstractGaussians, Flag]:
     """The Gaussian with this covariance, or with these standard deviations, and whether it is finite."""
     gaussian: AbstractGaussians
@@ -236,7 +238,7 @@ def _one(
 
 
 @eqx.filter_jit
-def _several(key: PRNGKey, gaussian: AbstractGaussians, components: int) -> AbstractGaussians:
+def _scattered(key: PRNGKey, gaussian: AbstractGaussians, components: int) -> AbstractGaussians:
     """Gaussians of the same covariance, their means drawn from it."""
     noise = jax.random.normal(key, (1, components, gaussian.dim), gaussian.dtype)
     rows = jnp.zeros(components, jnp.int32)

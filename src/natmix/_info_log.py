@@ -17,7 +17,8 @@ from natmix._types import Count, Flag, Scalar
 
 _TYPES = {f.name: f.type for f in dataclasses.fields(Info)}
 _REALS = tuple(name for name, kind in _TYPES.items() if kind is Scalar)
-_WHOLES = tuple(name for name, kind in _TYPES.items() if kind is not Scalar)
+_WHOLES = tuple(name for name, kind in _TYPES.items() if kind in (Count, Flag))
+assert len(_REALS) + len(_WHOLES) == len(_TYPES), "an entry of a report is a Scalar, a Count or a Flag"
 
 
 class InfoLog(eqx.Module):

@@ -1,4 +1,4 @@
-"""A fixed number of samples, kept uniform over all samples ever seen."""
+"""A fixed number of samples, kept all but uniform over all samples ever seen."""
 
 import jax
 import jax.numpy as jnp
@@ -44,22 +44,28 @@ class Reservoir(SampleStore):
         """See new samples: sample number t enters with probability size/t, over a random slot.
 
         The samples that enter in one call take neighbouring slots from a random one on, so that no
-        two writes collide; each slot is overwritten with the same probability. The call that fills the
-        last slot has no others: they would all fall on the slots of the first samples.
+        two writes collide; each slot is overwritten with the same probability. Of the call that fills the
+        last slot only as many as there are empty slots enter, from a random one on: the others would all
+        fall on the slots of the first samples.
         """
         S = self.x.shape[0]
         x, log_target, real = everywhere((x, log_target, real))  # each device looks for what it is to keep
         number = jnp.minimum(self.seen, _MANY - real.shape[0]) + jnp.cumsum(real) - 1
         bits = jax.random.bits(key, (real.shape[0] + 1,), jnp.uint32)
         u = (bits[1:] >> 8).astype(jnp.float32) * 2**-24
-        enters = real & jnp.where(self.seen < S, number < S, u * (number + 1) < S)
-        offset = jnp.where(self.seen < S, self.seen, (bits[0] % S).astype(jnp.int32))
+        total = jnp.sum(real, dtype=jnp.int32)
+        some = jnp.maximum(total, 1)
+        first = (bits[0] % some.astype(jnp.uint32)).astype(jnp.int32)
+        slot = (bits[0] % S).astype(jnp.int32)
+        fills = (number - self.seen - first) % some < S - self.seen
+        enters = real & jnp.where(self.seen < S, fills, u * (number + 1) < S)
+        offset = jnp.where(self.seen < S, self.seen, slot)
         new_x, new_target = to_front(enters, x, log_target)
         count = jnp.sum(enters, dtype=jnp.int32)
         return Reservoir(
             put_circular(self.x, new_x, offset, count),
             put_circular(self.log_target, new_target, offset, count),
-            jnp.minimum(self.seen + jnp.sum(real, dtype=jnp.int32), _MANY - real.shape[0]),
+            jnp.minimum(self.seen + total, _MANY - real.shape[0]),
         )
 
     def spread(self, key: PRNGKey, n: int) -> tuple[Int[Array, " n"], Bool[Array, " n"]]:

@@ -19,7 +19,7 @@ from natmix._state import State
 from natmix.mixture import Mixture
 
 FORMAT = "natmix.State"
-VERSION = "1"
+VERSION = "2"
 
 _LARGE = 1 << 16  # bytes; below, looking for empty rows is not worth it
 
