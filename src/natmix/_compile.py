@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,6 +20,11 @@ _SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
     ("xla_cpu_use_fusion_emitters", False),  # jax 0.10
     ("xla_cpu_opt_preset", "CPU_OPT_PRESET_FAST_COMPILE"),  # later ones
 )
+
+
+_ZERO = np.zeros((), np.float32)
+_itself = jax.jit(lambda x: x)
+"""Of a number that is known, a tracer within a program that is being traced."""
 
 
 class QuickJit(Generic[P, R]):
@@ -45,8 +50,8 @@ class QuickJit(Generic[P, R]):
         return nested
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        tracing = isinstance(jnp.zeros(()), jax.core.Tracer)
-        if tracing or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+        values = (_itself(_ZERO), *jax.tree.leaves((args, kwargs)))
+        if any(isinstance(value, jax.core.Tracer) for value in values):
             return self._nested(*args, **kwargs)
         return self.jitted(*args, **kwargs)
 
