@@ -67,6 +67,7 @@ BAD = [
     ({"init_scale": "wide"}, "init_scale must hold real numbers"),
     ({"init_scale": np.inf}, "init_scale must be finite"),
     ({"init_scale": 1e-200, "dtype": "float32"}, "init_scale is zero or infinite in float32"),
+    ({"init_mean": 1e60, "dtype": "float32"}, "init_mean is infinite in float32"),
     ({"init_mean": np.nan}, "init_mean must be finite"),
     ({"init_mean": [0.0, np.inf]}, "init_mean must be finite"),
     ({"init_mean": 1j}, "init_mean must hold real numbers"),

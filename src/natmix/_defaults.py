@@ -154,6 +154,8 @@ class Region:
         with np.errstate(over="ignore", under="ignore"):
             mean, shape = (jnp.asarray(a.astype(dtype)) for a in (self.centre(dim), spread))
         gaussian, finite = _start_gaussian(DiagonalGaussians if diagonal else FullGaussians, mean, shape)
+        if not np.all(np.isfinite(mean)):
+            reason = f"{'init_mean' if self.box is None else 'box'} is infinite"
         if not finite:
             raise ValueError(f"{reason} in {jnp.dtype(dtype)}; give one this type can represent.")
         return gaussian
