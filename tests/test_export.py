@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from quick_fits import LEAST
 from scipy import stats
 
 import natmix
@@ -19,8 +20,6 @@ from natmix.models import PytreeModel
 jax.config.update("jax_enable_x64", True)
 
 Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
-LEAST = {"algorithm": "semydux", "start": "region", "max_iterations": 3, "progress": False}
-"""What compiles fastest."""
 
 
 def model(y=None):

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from quick_fits import LEAST
 from scipy import integrate, special, stats
 
 import natmix
@@ -20,8 +21,6 @@ jax.config.update("jax_enable_x64", True)
 QUICK = {"max_iterations": 150, "progress": False}
 PLAIN = {"algorithm": "semtron", "start": "region", **QUICK}
 """Without a search for components, which takes longest to compile."""
-LEAST = {"algorithm": "semydux", "start": "region", "max_iterations": 5, "progress": False}
-"""What compiles fastest, where the fit itself does not matter."""
 
 # Bounds ---------------------------------------------------------------------------------------------
 

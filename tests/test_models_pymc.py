@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from quick_fits import LEAST
 from scipy import stats
 
 import natmix
@@ -11,8 +12,6 @@ from natmix.models.pymc import PymcModel, is_pymc_model
 
 pm = pytest.importorskip("pymc")
 Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
-LEAST = {"algorithm": "semydux", "start": "region", "max_iterations": 3, "progress": False}
-"""What compiles fastest."""
 
 
 @pytest.fixture(scope="module")
