@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from natmix import _circular
-from natmix._circular import count_rows, front, put_circular, to_front
+from natmix._circular import count_rows, front, leading, put_chosen, put_circular, to_front
 
 
 @settings(max_examples=60, deadline=None)
@@ -22,6 +22,40 @@ def test_rows_follow_one_another_around_the_end(data):
         wanted[(start + i) % size] = rows[i]
     got = put_circular(jnp.asarray(store), jnp.asarray(rows), jnp.asarray(start), jnp.asarray(count))
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize(("size", "number"), [(9, 5), (5, 9), (7, 7), (1, 3)])
+def test_chosen_rows_follow_one_another_around_the_end(backend, size, number, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    rng = np.random.default_rng(0)
+    for start in range(size):
+        chosen = rng.random(number) < 0.6
+        store, rows = np.arange(size * 2.0).reshape(size, 2), 100 + np.arange(number * 2.0).reshape(number, 2)
+        wanted = store.copy()
+        for i, row in enumerate(rows[chosen]):
+            wanted[(start + i) % size] = row
+        both, first = put_chosen(
+            tuple(map(jnp.asarray, (store, store[:, 0]))),
+            tuple(map(jnp.asarray, (rows, rows[:, 0]))),
+            jnp.asarray(chosen),
+            jnp.asarray(start),
+        )
+        np.testing.assert_array_equal(both, wanted)
+        np.testing.assert_array_equal(first, wanted[:, 0])
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=9))
+def test_the_leading_places_of_rows(backend, monkeypatch, number):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    row, place = leading(jnp.asarray(number, jnp.int32), 4)
+    wanted = [(k, 4 * k + j) for k, n in enumerate(number) for j in range(n)]
+    assert list(zip(row.tolist(), place.tolist(), strict=True))[: len(wanted)] == wanted
+    assert row.shape == place.shape == (4 * len(number),)
+    assert int(jnp.max(place)) < 4 * len(number)
+    assert int(jnp.min(place)) >= 0
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from helpers import random_covariances
 
 from natmix._double import in_double
-from natmix.gaussians import FullGaussians, _kernels
+from natmix.gaussians import FullGaussians, _accelerator_products, _cpu_products, _kernels
 from natmix.gaussians._kernels import QuadraticKernel, WhitenedKernel
 
 
@@ -26,9 +26,9 @@ def samples(g, n=40):
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("K", [5, 40], ids=["few", "more than products"])
-@pytest.mark.parametrize("on_cpu", [True, False], ids=["cpu", "accelerator"])
-def test_both_forms_agree(dtype, K, on_cpu, monkeypatch):
-    monkeypatch.setattr(_kernels, "_on_cpu", lambda: on_cpu)
+@pytest.mark.parametrize("products", [_cpu_products, _accelerator_products], ids=["cpu", "accelerator"])
+def test_both_forms_agree(dtype, K, products, monkeypatch):
+    monkeypatch.setattr(_kernels, "_products", lambda: products)
     g = gaussians(dtype, K=K)
     x = samples(g)
     v = jax.random.normal(jax.random.key(2), x.shape, dtype)
@@ -42,11 +42,12 @@ def test_both_forms_agree(dtype, K, on_cpu, monkeypatch):
     w = jax.nn.softmax(log_prob, axis=0)
     size = np.abs(whitened.score(r, x)).max()
     np.testing.assert_allclose(quadratic.score(r, x) / size, whitened.score(r, x) / size, **tolerance)
+    moment, gradient = quadratic.moment_and_gradient(w, x, v)
     np.testing.assert_allclose(
-        quadratic.curvature(quadratic.moment(w, x, v)),
-        whitened.curvature(whitened.moment(w, x, v)),
-        **tolerance,
+        quadratic.curvature(moment), whitened.curvature(whitened.moment(w, x, v)), **tolerance
     )
+    np.testing.assert_allclose(gradient, whitened.moment_and_gradient(w, x, v)[1], **tolerance)
+    np.testing.assert_array_equal(moment, quadratic.moment(w, x, v))
 
 
 def test_single_precision_products_would_not_do():

@@ -304,7 +304,8 @@ def recalled(x, n):
 def remembered(ring, iteration, mixture, x, source):
     iteration, count = jnp.asarray(iteration), jnp.asarray(len(x))
     old = ring.recall(mixture, jnp.asarray(ring.x.shape[0]), iteration)
-    draws = Draws(x, jnp.asarray(source, jnp.int32), count)
+    number = jnp.bincount(jnp.asarray(source), length=mixture.num_components)
+    draws = Draws(x, jnp.asarray(source, jnp.int32), number, count)
     _, log_sums = ring.meet(x, old.used, count)
     log_components = mixture.component_log_prob(x)
     new = NewSamples(draws, jnp.zeros(len(x)), None, jnp.ones(len(x), bool), log_components, log_sums)

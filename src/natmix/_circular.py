@@ -33,6 +33,35 @@ def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], coun
     return jax.lax.dynamic_update_slice_in_dim(store, merged, first, 0)
 
 
+def put_chosen(
+    stores: tuple[Array, ...], rows: tuple[Array, ...], chosen: Bool[Array, " N"], start: Count
+) -> tuple[Array, ...]:
+    """The rows where ``chosen`` holds in slots start, start + 1, ... of each store; if too many, the last."""
+    count = jnp.sum(chosen, dtype=jnp.int32)
+    S, N = stores[0].shape[0], chosen.shape[0]
+    if jax.default_backend() == "cpu":
+        rows = to_front(chosen, *rows)
+        return tuple(put_circular(s, r, start, count) for s, r in zip(stores, rows, strict=True))
+    number = jnp.cumsum(everywhere(chosen)) - 1
+    nowhere = S + jnp.arange(N)  # one for each: then every write has a slot of its own
+    slot = jnp.where(chosen & (number >= count - S), (start + number) % S, nowhere)
+    pairs = zip(stores, everywhere(rows), strict=True)
+    return tuple(s.at[slot].set(r, mode="drop", unique_indices=True) for s, r in pairs)
+
+
+def leading(number: Int[Array, " K"], most: int) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
+    """The first ``number`` of the ``most`` places of each row, one row after the other: rows and places.
+
+    Places are counted through all rows; what follows the last one means nothing.
+    """
+    K = number.shape[0]
+    ends = jnp.cumsum(number)
+    i = jnp.arange(K * most, dtype=jnp.int32)
+    row = jnp.minimum(jnp.searchsorted(ends, i, side="right", method=_method()), K - 1).astype(jnp.int32)
+    place = row * most + i - (ends - number)[row].astype(jnp.int32)
+    return row, jnp.minimum(place, K * most - 1)
+
+
 def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
     """Rows where ``mask`` holds first, in their order; what follows means nothing."""
     order, arrays = front(mask), everywhere(arrays)
@@ -42,9 +71,7 @@ def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
 def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
     """The rows where ``mask`` holds, in their order; what follows means nothing."""
     n = mask.shape[0]
-    # As a loop every halving is several kernels of its own on an accelerator; unrolled, they are one.
-    method = "scan" if jax.default_backend() == "cpu" else "scan_unrolled"
-    order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=method)
+    order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=_method())
     return jnp.minimum(order, n - 1).astype(jnp.int32)
 
 
@@ -53,6 +80,11 @@ def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Ar
     if jax.default_backend() != "cpu" or K * row.shape[0] > _FEW:
         return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
     return jnp.sum((row[:, None] == jnp.arange(K)) & mask[:, None], axis=0, dtype=jnp.int32)
+
+
+def _method() -> str:
+    # As a loop every halving is several kernels of its own on an accelerator; unrolled, they are one.
+    return "scan" if jax.default_backend() == "cpu" else "scan_unrolled"
 
 
 _FEW = 2**23

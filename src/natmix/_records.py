@@ -26,6 +26,8 @@ class Draws(eqx.Module):
     x: Float[Array, "N D"]
     source: Int[Array, " N"]
     """The row of the component each sample was drawn from."""
+    number: Int[Array, " K"]
+    """How many were drawn from each."""
     count: Count
     old: PyTree = None
     """What the selector found out about the samples that it reuses, if it does."""

@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-_HALVINGS_PER_ROUND = 7
-"""On an accelerator, where one kernel costs the same for 127 points as for one."""
+_HALVINGS_PER_ROUND = (7, 11)
+_NUMBERS_PER_ROUND = 2**22
+"""On an accelerator, where one kernel costs the same for 127 points as for one, and for 2047 if each of them
+is little work."""
 
 
 def first_inside(
@@ -15,16 +18,20 @@ def first_inside(
     low: Float[Array, "*K"],
     high: Float[Array, "*K"],
     halvings: int,
+    work: int,
 ) -> Float[Array, "*K"]:
     """The smallest t in (low, high] with ``inside(t)``, to within (high - low) / 2^halvings, from above.
 
     ``inside`` is False up to some t and True from there on; it gets several t for each problem at
-    once. ``high`` itself is not tried: it is the answer if nothing below is inside.
+    once. ``high`` itself is not tried: it is the answer if nothing below is inside. ``work`` says how many
+    numbers one t for each problem takes.
     """
     if jax.default_backend() == "cpu":
         return jax.lax.fori_loop(0, halvings, lambda _, b: _narrowed(inside, b[0], b[1], 2), (low, high))[1]
-    for _ in range(-(-halvings // _HALVINGS_PER_ROUND)):
-        low, high = _narrowed(inside, low, high, 2**_HALVINGS_PER_ROUND)
+    at_once = int(np.clip(np.log2(_NUMBERS_PER_ROUND / work), *_HALVINGS_PER_ROUND))
+    rounds = -(-halvings // at_once)
+    for _ in range(rounds):
+        low, high = _narrowed(inside, low, high, 2 ** -(-halvings // rounds))
     return high
 
 

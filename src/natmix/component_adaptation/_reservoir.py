@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._circular import put_circular, to_front
+from natmix._circular import put_chosen
 from natmix._rows import SampleStore
 from natmix._sharding import everywhere
 from natmix._types import Count, PRNGKey
@@ -60,13 +60,8 @@ class Reservoir(SampleStore):
         fills = (number - self.seen - first) % some < S - self.seen
         enters = real & jnp.where(self.seen < S, fills, u * (number + 1) < S)
         offset = jnp.where(self.seen < S, self.seen, slot)
-        new_x, new_target = to_front(enters, x, log_target)
-        count = jnp.sum(enters, dtype=jnp.int32)
-        return Reservoir(
-            put_circular(self.x, new_x, offset, count),
-            put_circular(self.log_target, new_target, offset, count),
-            jnp.minimum(self.seen + total, _MANY - real.shape[0]),
-        )
+        kept_x, kept_target = put_chosen((self.x, self.log_target), (x, log_target), enters, offset)
+        return Reservoir(kept_x, kept_target, jnp.minimum(self.seen + total, _MANY - real.shape[0]))
 
     def spread(self, key: PRNGKey, n: int) -> tuple[Int[Array, " n"], Bool[Array, " n"]]:
         """``n`` slots spread evenly over the filled ones (all of them if fewer), and which are real."""

@@ -96,7 +96,7 @@ def solve_trust_region(
     size = jnp.maximum(size, jnp.max(jnp.abs(eigenvalues), axis=1))
     low = jnp.full_like(base, _LOG_RANGE[0])
     high = jnp.full_like(base, _LOG_RANGE[1])
-    found = first_inside(lambda t: kl_at(size * jnp.exp(t)) <= bound, low, high, _HALVINGS)
+    found = first_inside(lambda t: kl_at(size * jnp.exp(t)) <= bound, low, high, _HALVINGS, eigenvalues.size)
     excess = jnp.where(full_step, 0, size * jnp.exp(found))
     eta, gap = base + excess, above + excess[:, None]
     kl = _kl(eigenvalues, b, eta, gap)

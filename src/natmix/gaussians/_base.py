@@ -224,8 +224,8 @@ class AbstractGaussians(eqx.Module):
         L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L.
         """
         kernel = self.kernel()
-        block = Partial(_moment_and_gradient, kernel)
-        moment, gradient = sum_blocks(block, (weights, x, gradients), _rows(kernel, x, count), count)
+        arrays = (weights, x, gradients)
+        moment, gradient = sum_blocks(kernel.moment_and_gradient, arrays, _rows(kernel, x, count), count)
         return kernel.curvature(moment), self.pull(gradient)
 
     def own_stein(
@@ -258,8 +258,9 @@ class AbstractGaussians(eqx.Module):
 
     def finite(self) -> Bool[Array, " K"]:
         """Which rows hold only finite numbers and a positive scale."""
-        leaves = [jnp.all(jnp.isfinite(a.reshape(a.shape[0], -1)), axis=1) for a in jax.tree.leaves(self)]
-        return jnp.all(jnp.stack(leaves), axis=0) & jnp.isfinite(self.half_log_det())
+        # Zero times a number is zero if that is finite, otherwise NaN: one sum tells it of all numbers.
+        zeros = [jnp.sum(0 * a.reshape(a.shape[0], -1), axis=1) for a in jax.tree.leaves(self)]
+        return jnp.isfinite(sum(zeros) + 0 * self.half_log_det())
 
     def rounding(self) -> Float[Array, " K"]:
         """How far rounding may move a sample, in standard deviations of the narrowest directions.
@@ -285,12 +286,6 @@ def _mixture_log_prob(
     kernel: AbstractKernel, log_weights: Float[Array, " K"], x: Float[Array, "B D"]
 ) -> Float[Array, " B"]:
     return jax.nn.logsumexp(kernel.log_prob(x) + log_weights, axis=1)
-
-
-def _moment_and_gradient(
-    kernel: AbstractKernel, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]
-) -> tuple[Array, Array]:
-    return kernel.moment(w, x, v), einsum("bk,bd->kd", w, v)
 
 
 def _whitened_moments(

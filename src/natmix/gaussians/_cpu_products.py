@@ -6,9 +6,8 @@ with each other: the barriers keep the compiler from doing it anew for every pro
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from natmix._double import in_double
 from natmix._linalg import einsum
 
 _barrier = jax.lax.optimization_barrier
@@ -16,8 +15,8 @@ _barrier = jax.lax.optimization_barrier
 
 def quadratic_forms(
     x: Float[Array, "B D"],
-    rows: Array,
-    cols: Array,
+    rows: Int[Array, " F"],
+    cols: Int[Array, " F"],
     quadratic: Float[Array, "K F"],
     linear: Float[Array, "K D"],
 ) -> Float[Array, "B K"]:
@@ -28,11 +27,28 @@ def quadratic_forms(
     return (einsum("kf,fn->kn", quadratic, x[rows] * x[cols]) + einsum("ki,in->kn", linear, x)).T
 
 
-@in_double
-def moment(x: Array, w: Array, v: Array, mean: Array) -> Array:
-    """sum_n w (x - m) v^T."""
+def pulled(
+    x: Float[Array, "B D"],
+    r: Float[Array, "B K"],
+    P: Float[Array, "K D D"],
+    Pm: Float[Array, "K D"],
+    rows: Int[Array, " F"],
+    cols: Int[Array, " F"],
+    places: Int[Array, " DD"],
+) -> Float[Array, "B D"]:
+    """sum_k r (P m - P x); of doubles."""
+    K, D = Pm.shape
+    mean_precision = einsum("nk,kf->nf", r, P.reshape(K, D * D)).reshape(-1, D, D)
+    return einsum("nk,ki->ni", r, Pm) - einsum("nij,nj->ni", mean_precision, x)
+
+
+def moment_and_gradient(
+    x: Float[Array, "B D"], w: Float[Array, "B K"], v: Float[Array, "B D"], mean: Float[Array, "K D"]
+) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
+    """sum_n w (x - m) v^T and sum_n w v; of doubles."""
     K, D = mean.shape
     x, v, w = _barrier((x.T, v.T, w.T))
     features = jnp.concatenate([(x[:, None] * v[None]).reshape(D * D, -1), v])
     sums = einsum("fn,kn->kf", features, w)
-    return sums[:, : D * D].reshape(K, D, D) - mean[:, :, None] * sums[:, None, D * D :]
+    first = sums[:, D * D :]
+    return sums[:, : D * D].reshape(K, D, D) - mean[:, :, None] * first[:, None, :], first

@@ -10,18 +10,19 @@ Two forms give the same numbers:
 """
 
 import abc
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natmix._blocks import block_rows
 from natmix._double import in_double
 from natmix._linalg import einsum, symmetrise
-from natmix.gaussians import _cpu_products
+from natmix.gaussians import _accelerator_products, _cpu_products
 
 if TYPE_CHECKING:
     from natmix.gaussians._base import AbstractGaussians, Curvature
@@ -48,6 +49,12 @@ class AbstractKernel(eqx.Module):
     @abc.abstractmethod
     def moment(self, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]) -> Array:
         """sum_n w (x - m) v^T, in coordinates that `curvature` understands."""
+
+    def moment_and_gradient(
+        self, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]
+    ) -> tuple[Array, Float[Array, "K D"]]:
+        """`moment`, and sum_n w v."""
+        return self.moment(w, x, v), einsum("bk,bd->kd", w, v)
 
     @abc.abstractmethod
     def curvature(self, moment: Array) -> "Curvature":
@@ -90,10 +97,17 @@ class QuadraticKernel(AbstractKernel):
         return _log_prob(x, g.mean, g.inverse_tril, g.half_log_det())
 
     def score(self, r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
-        return _score(x, r, self.gaussians.mean, self.gaussians.inverse_tril)
+        return _score(x, r, self.gaussians.mean, self.gaussians.inverse_tril, *_triangle(self.gaussians.dim))
 
     def moment(self, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]) -> Array:
-        return (_cpu_products.moment if _on_cpu() else _moment)(x, w, v, self.gaussians.mean)
+        return self.moment_and_gradient(w, x, v)[0]
+
+    def moment_and_gradient(
+        self, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]
+    ) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
+        K, D = self.gaussians.mean.shape
+        both = _moment_and_gradient(x, w, v, self.gaussians.mean)
+        return both[:, : D * D].reshape(K, D, D), both[:, D * D :]
 
     def curvature(self, moment: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
         g = self.gaussians
@@ -108,7 +122,7 @@ def _log_prob(
     half_log_det: Float[Array, " K"],
 ) -> Float[Array, "B K"]:
     """Log densities with S^-1 = W^T W."""
-    rows, cols = (jnp.asarray(i, jnp.int32) for i in np.triu_indices(x.shape[1]))
+    rows, cols, _ = _triangle(x.shape[1])
     return _log_prob_in_double(x, mean, W, half_log_det, rows, cols)
 
 
@@ -128,34 +142,31 @@ def _log_prob_in_double(
     P, Pm = _natural(mean, W)
     quadratic = P[:, rows, cols] * jnp.where(rows == cols, -0.5, -1.0)
     offset = -0.5 * einsum("ki,ki->k", Pm, mean) - half_log_det - 0.5 * x.shape[1] * LOG_2PI
-    if _on_cpu():
-        return _cpu_products.quadratic_forms(x, rows, cols, quadratic, Pm) + offset
-    return einsum("nf,kf->nk", x[:, rows] * x[:, cols], quadratic) + einsum("ni,ki->nk", x, Pm) + offset
+    return _products().quadratic_forms(x, rows, cols, quadratic, Pm) + offset
 
 
 @in_double
-def _score(x: Array, r: Array, mean: Array, W: Array) -> Array:
-    K, D = mean.shape
-    P, Pm = _natural(mean, W)
-    mean_precision = einsum("nk,kf->nf", r, P.reshape(K, D * D)).reshape(-1, D, D)
-    if _on_cpu():
-        pulled = einsum("nij,nj->ni", mean_precision, x)
-    else:
-        pulled = jnp.sum(mean_precision * x[:, None, :], axis=-1)
-    return einsum("nk,ki->ni", r, Pm) - pulled
+def _score(x: Array, r: Array, mean: Array, W: Array, *triangle: Array) -> Array:
+    return _products().pulled(x, r, *_natural(mean, W), *triangle)
 
 
 @in_double
-def _moment(x: Array, w: Array, v: Array, mean: Array) -> Array:
-    K, D = mean.shape
-    products = (x[:, :, None] * v[:, None, :]).reshape(-1, D * D)
-    second = einsum("nk,nf->kf", w, products).reshape(K, D, D)
-    first = einsum("nk,ni->ki", w, v)
-    return second - mean[:, :, None] * first[:, None, :]
+def _moment_and_gradient(x: Array, w: Array, v: Array, mean: Array) -> Array:
+    """One beside the other."""
+    moment, gradient = _products().moment_and_gradient(x, w, v, mean)
+    return jnp.concatenate([moment.reshape(mean.shape[0], -1), gradient], axis=1)
 
 
-def _on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
+def _products() -> ModuleType:
+    return _cpu_products if jax.default_backend() == "cpu" else _accelerator_products
+
+
+def _triangle(dim: int) -> tuple[Int[Array, " F"], Int[Array, " F"], Int[Array, " DD"]]:
+    """Rows and columns of a matrix's upper triangle, and where it holds each entry of the whole matrix."""
+    rows, cols = np.triu_indices(dim)
+    places = np.zeros((dim, dim), int)
+    places[rows, cols] = places[cols, rows] = np.arange(len(rows))
+    return jnp.asarray(rows, jnp.int32), jnp.asarray(cols, jnp.int32), jnp.asarray(places.ravel(), jnp.int32)
 
 
 def _natural(mean: Array, W: Array) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:

@@ -6,7 +6,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix._circular import count_rows, front, to_front
+from natmix._circular import front
 from natmix._hyper import Option, ratio, whole
 from natmix._passes import log_sums
 from natmix._records import Batch, Draws
@@ -49,8 +49,8 @@ class AbstractSampleSelector(Option):
     @abc.abstractmethod
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Array
-    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Bool[Array, " N"]]:
-        """New samples, the rows they come from, and which of them are wanted."""
+    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
+        """New samples, those wanted in front, the rows they come from, and how many each row has drawn."""
 
     @property
     @abc.abstractmethod
@@ -79,9 +79,9 @@ class AbstractSampleSelector(Option):
     ) -> Draws:
         """New samples, those wanted in front."""
         old = None if state is None else state.recall(mixture, self._wanted(mixture), iteration)
-        x, source, wanted = self.draw(key, mixture, ids, self._n_eff_of_old(old, mixture))
-        x, source = split(to_front(wanted, x, source))
-        return Draws(x, source, jnp.sum(wanted, dtype=jnp.int32), old)
+        x, source, number = self.draw(key, mixture, ids, self._n_eff_of_old(old, mixture))
+        x, source = split((x, source))
+        return Draws(x, source, number, jnp.sum(number, dtype=jnp.int32), old)
 
     def _n_eff_of_old(self, old: OldSamples | None, mixture: Mixture) -> Array:
         if old is None:
@@ -111,10 +111,11 @@ class AbstractSampleSelector(Option):
         """All samples of the iteration with everything the estimators need to know about them."""
         K = mixture.num_components
         new = jnp.arange(draws.x.shape[0]) < draws.count
-        drawn = count_rows(draws.source, new, K).astype(draws.x.dtype)
-        log_components = mixture.components.log_prob(draws.x, draws.count)
+        x = jnp.where(new[:, None], draws.x, 0)
+        drawn = draws.number.astype(x.dtype)
+        log_components = mixture.components.log_prob(x, draws.count)
         log_mass = log_sums(log_components, jnp.log(drawn), draws.count)
-        x, raw, slope, source, real = draws.x, log_density, gradient, draws.source, new
+        raw, slope, source, real, count = log_density, gradient, draws.source, new, draws.count
         if state is not None:
             old: OldSamples = draws.old
             mass, each = state.meet(x, old.used, draws.count)
@@ -138,8 +139,9 @@ class AbstractSampleSelector(Option):
                 log_components = jnp.concatenate([old.log_components, log_components])[order]
             else:  # each device those of its samples, rather than send N x K numbers around
                 log_components = mixture.components.log_prob(x, jnp.sum(real, dtype=jnp.int32))
-        count = jnp.sum(real, dtype=jnp.int32)
-        real = jnp.arange(x.shape[0]) < count
+            count = jnp.sum(real, dtype=jnp.int32)
+            real = jnp.arange(x.shape[0]) < count
+            x = jnp.where(real[:, None], x, 0)
         log_z = log_mass - jnp.log(jnp.maximum(count, 1).astype(x.dtype))
         own = None if self.draws_per_row is None else _own_table(source, real, K, self.draws_per_row)
         return state, _batch(x, raw, slope, source, real, count, log_z, log_components, zero_penalty, own)
@@ -168,7 +170,7 @@ def _batch(
     floor = jnp.where(jnp.any(finite), worst, 0) - zero_penalty
     log_target = jnp.where(finite, raw, jnp.where(zero, floor, 0))
     return Batch(
-        x=jnp.where(real[:, None], x, 0),
+        x=x,
         log_target=log_target,
         gradient=slope,
         log_background=jnp.where(real, log_z, 0),

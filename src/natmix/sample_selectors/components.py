@@ -5,11 +5,12 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from natmix._blocks import map_components, rows_at_once
+from natmix._circular import leading
 from natmix._importance import effective_sample_size
-from natmix._sharding import current
+from natmix._sharding import current, everywhere
 from natmix._types import Count, PRNGKey
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
@@ -42,7 +43,7 @@ class FromComponents(AbstractSampleSelector):
 
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Float[Array, " K"]
-    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Bool[Array, " N"]]:
+    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
         n, K, D = self.max_draws(1), mixture.num_components, mixture.dim
         missing = self.desired_samples - jnp.floor(n_eff).astype(jnp.int32)
         exists = mixture.log_weights > -jnp.inf
@@ -55,10 +56,8 @@ class FromComponents(AbstractSampleSelector):
             x = map_components(rows, (jnp.arange(K), keys), exists, at_once)
         else:
             x = rows(jnp.arange(K), keys)
-        x = x.reshape(K * n, D)
-        source = jnp.repeat(jnp.arange(K, dtype=jnp.int32), n)
-        wanted = (jnp.arange(n) < number[:, None]).reshape(-1)
-        return x, source, wanted
+        source, place = leading(everywhere(number), n)
+        return everywhere(x.reshape(K * n, D))[place], source, number
 
 
 def _draws(

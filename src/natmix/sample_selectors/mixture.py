@@ -4,8 +4,9 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
+from natmix._circular import count_rows
 from natmix._hyper import flag
 from natmix._importance import effective_sample_size
 from natmix._keys import draw_rows
@@ -45,7 +46,7 @@ class FromMixture(AbstractSampleSelector):
 
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Scalar
-    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Bool[Array, " N"]]:
+    ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
         n, D = self.max_draws(mixture.num_components), mixture.dim
         K = jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32) if self.per_component else 1
         missing = self.desired_samples * K - jnp.floor(n_eff).astype(jnp.int32)
@@ -54,4 +55,5 @@ class FromMixture(AbstractSampleSelector):
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(n))
         rows = jax.vmap(lambda k: draw_rows(k, mixture.log_weights, 1)[0])(keys)
         noise = jax.vmap(lambda k: jax.random.normal(jax.random.fold_in(k, 1), (D,), mixture.dtype))(keys)
-        return mixture.components.colour_rows(noise, rows), rows, wanted
+        number = count_rows(rows, wanted, mixture.num_components)
+        return mixture.components.colour_rows(noise, rows), rows, number

@@ -9,15 +9,11 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int
 
-from natmix._blocks import by_memory, map_blocks
+from natmix._blocks import map_blocks
 from natmix._records import Evaluation
 from natmix._types import Count, PRNGKey
 from natmix.targets._base import AbstractTarget, check_batch_size, check_dim
-
-_CPU_BLOCK = 128
-_ACCELERATOR_BLOCKS = (1024, 8192)
-_BYTES_PER_POINT = 2**23
-"""Of an accelerator's memory, for each point of a block: 8192 points on one with 64 GiB or more."""
+from natmix.targets._block import block_points
 
 
 class JaxTarget(AbstractTarget):
@@ -31,9 +27,10 @@ class JaxTarget(AbstractTarget):
         returns_gradient: whether ``fn`` returns (value, gradient); otherwise JAX differentiates it.
         stochastic: whether ``fn`` takes a key (minibatches).
         values_only: ``fn`` cannot be differentiated.
-        batch_size: points evaluated at once; if left out 128, on an accelerator 1024 to 8192 by its memory.
-            Whole blocks are evaluated, so a larger one wastes time on padding while there are few
-            components; every further block costs an accelerator about as much as ten small kernels.
+        batch_size: points evaluated at once; if left out 128, on an accelerator 1024 to 8192 by its memory,
+            or more if each is little work. Whole blocks are evaluated, so a larger one wastes time on
+            padding while there are few components; every further block costs an accelerator about as much as
+            ten small kernels.
     """
 
     fn: Callable[..., Any]
@@ -66,9 +63,10 @@ class JaxTarget(AbstractTarget):
         self, key: PRNGKey, x: Float[Array, "Q D"], count: Count | int, needs_gradient: bool
     ) -> Evaluation:
         """The log density, and its gradient if needed, at the first ``count`` points."""
-        rows = self.batch_size or _default_block()
         noisy_blocks = self.batched and self.stochastic
         block = Partial(_evaluate, self, key, needs_gradient)
+        light = None if noisy_blocks else lambda x: block(jnp.arange(x.shape[0]), x)
+        rows = self.batch_size or block_points(light, x)
         arrays = (jnp.arange(x.shape[0]), x)
         return Evaluation(*map_blocks(block, arrays, rows, count, keep_blocks=noisy_blocks))
 
@@ -95,11 +93,6 @@ class JaxTarget(AbstractTarget):
         value, pull = jax.vjp(lambda x: self._value(key, x), x)
         # Rows do not depend on each other, so the gradient of the sum holds every row's gradient.
         return value, pull(jnp.ones_like(value))[0]
-
-
-def _default_block() -> int:
-    on_cpu = jax.default_backend() == "cpu"
-    return _CPU_BLOCK if on_cpu else by_memory(_BYTES_PER_POINT, *_ACCELERATOR_BLOCKS)
 
 
 def _evaluate(

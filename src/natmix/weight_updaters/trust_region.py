@@ -41,7 +41,7 @@ class TrustRegion(AbstractWeightUpdater):
         # Steps are sought relative to the spread of E, which may be of any size.
         spread = jnp.maximum(jnp.max(jnp.abs(log_ratio)), 1e-6)
         shortest = jnp.minimum(log_full, -jnp.log(spread)) + _LOG_SHORTEST / 2
-        longest = -first_inside(lambda t: inside(-t), -log_full, -shortest, _HALVINGS)
+        longest = -first_inside(lambda t: inside(-t), -log_full, -shortest, _HALVINGS, log_weights.size)
         new = at(jnp.where(inside(log_full), log_full, longest))
         return jnp.where(stepsize > 0, new, log_weights)
 
