@@ -139,6 +139,15 @@ def test_rows_shrink_at_fixed_iterations_to_what_the_largest_seed_needs():
     assert stepper.rows_wanted(full) == 192
 
 
+def test_a_group_that_makes_no_progress_says_so(monkeypatch):
+    """Rather than to try again for ever."""
+    config = configuration()
+    group = Together(config.algorithm, [tiny(s).target for s in (0, 1)], 4)
+    monkeypatch.setattr("natmix._algorithm.GMMVI.needs_room", lambda self, state: jnp.asarray(True))
+    with pytest.raises(RuntimeError, match=r"came to a halt together, .*--apart"):
+        advanced(group, [first_state(config, s) for s in (0, 1)], 5)
+
+
 def test_states_of_finished_seeds_stay_readable():
     config = configuration()
     stepper = Together(config.algorithm, [tiny(s).target for s in SEEDS], 1)

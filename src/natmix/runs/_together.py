@@ -194,6 +194,10 @@ class Together:
         self._last = list(ends)
         log, done, enough = jax.device_get((log, done, affordable))
         n = int(done)
+        if n == 0 and np.all(enough[places]):
+            raise RuntimeError(
+                f"The seeds came to a halt together, with {rows} rows for components; run them with --apart."
+            )
         arrays = log.arrays(n)
         if n:
             self._compile_ahead(self._last, int(arrays["components"][-1].max()))
