@@ -122,14 +122,6 @@ def _at(state: State, iteration: Any) -> State:
     return dataclasses.replace(state, iteration=iteration)
 
 
-@eqx.filter_jit
-def _group_outlook(algorithm: GMMVI, states: tuple[State, ...]) -> tuple[Bool[Array, " S"], Int[Array, " S"]]:
-    """Which seeds need room, and how many components each has."""
-    full = jnp.stack([algorithm.needs_room(s) for s in states])
-    present = [jnp.sum(s.mixture.log_weights > -jnp.inf, dtype=jnp.int32) for s in states]
-    return full, jnp.stack(present)
-
-
 class Together:
     """A stepper for seeds in step with each other: same algorithm, same iteration, targets of a kind.
 
@@ -155,11 +147,13 @@ class Together:
         They grow when any seed needs room. They shrink, at multiples of `CHUNK` iterations, when three
         quarters of them are empty in all.
         """
-        full, present = map(np.asarray, _group_outlook(self._algorithm, tuple(states)))
-        each = np.array([s.mixture.num_components for s in states])
+        weights = jax.device_get([s.mixture.log_weights for s in states])
+        each, present = map(np.array, zip(*((len(w), np.sum(w > -np.inf)) for w in weights), strict=True))
         rows = int(each.max())
-        if full.any():
-            return max(rows, min(grown(int(each[full].max()), states[0].mixture.dim), self._most))
+        needs_room = self._algorithm.needs_room
+        full = [n for s, n, k in zip(states, each, present, strict=True) if k == n and needs_room(s)]
+        if full:
+            return max(rows, min(grown(int(max(full)), states[0].mixture.dim), self._most))
         may_shrink = int(states[0].iteration) % CHUNK == 0 and states[0].sample_selector is None
         fewest = fewest_rows(states[0].mixture.dim)
         if may_shrink and rows > fewest and 4 * int(present.max()) <= rows:
