@@ -19,7 +19,7 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from natmix import _blocks, _run
-from natmix.targets import _block
+from natmix.targets import _points_at_once
 
 H200 = """
 gpu_device_info {
@@ -37,7 +37,7 @@ dnn_version_info { major: 9 minor: 10 patch: 0 }
 runtime_version { major: 12 minor: 9 patch: 0 }
 device_description_str: "NVIDIA H200"
 """
-FREE = ("get-tuple-element", "bitcast", "constant", "parameter", "tuple", "copy-done")
+FREE = ("get-tuple-element", "bitcast", "constant", "parameter", "tuple", "copy-done", "async-done")
 
 
 def compiled(size) -> str:
@@ -49,7 +49,7 @@ def compiled(size) -> str:
     arrays, rest = eqx.partition((_run.Plan(algorithm, target, number, number), state), eqx.is_array)
     # As on a GPU with much memory.
     jax.default_backend = lambda: "gpu"
-    _blocks.by_memory = _block.by_memory = lambda each, fewest, most: most
+    _blocks.by_memory = _points_at_once.by_memory = lambda each, fewest, most: most
     device = topologies.get_topology_desc(
         topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
     ).devices[0]
@@ -84,6 +84,9 @@ def kernels(found: dict[str, list[str]], name: str, depth: int = 0) -> list[str]
     for line in found[name]:
         operation = re.search(r"[\]})] ([a-z][a-z\-]*)\(", line)
         if operation is None or operation[1] in FREE:
+            continue
+        if operation[1] == "call":
+            out += kernels(found, re.search(r"to_apply=%?([\w.\-]+)", line)[1], depth)
             continue
         origin = re.search(r'op_name="([^"]*)"', line)
         shape = line.split(" = ", 1)[1].split(f" {operation[1]}(")[0]

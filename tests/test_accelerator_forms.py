@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from natmix import GMMVI, Mixture
-from natmix.targets import JaxTarget
-from natmix.targets import _block as block_module
-from natmix.targets._block import block_points, numbers
+from natmix.targets import JaxTarget, _points_at_once
+from natmix.targets._points_at_once import numbers, points_at_once
 
 D = 3
 
@@ -33,14 +32,25 @@ def after_some_steps(codename, reuse, steps=4):
     return state, infos
 
 
+@pytest.fixture
+def as_on_an_accelerator(monkeypatch):
+    """A function from which on programs are those of an accelerator, with targets in small blocks."""
+
+    def begin():
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        monkeypatch.setattr(_points_at_once, "_ACCELERATOR_BLOCKS", (64, 64))
+        jax.clear_caches()
+
+    yield begin
+    jax.clear_caches()
+
+
 @pytest.mark.parametrize("reuse", [0.0, 2.0])
 @pytest.mark.parametrize("codename", ["SAMTRON", "ZAMTRUX", "SEPYFUX"])
-def test_an_iteration(codename, reuse, monkeypatch):
+def test_an_iteration(codename, reuse, as_on_an_accelerator):
     wanted, infos = after_some_steps(codename, reuse)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    jax.clear_caches()
+    as_on_an_accelerator()
     found, others = after_some_steps(codename, reuse)
-    jax.clear_caches()
     assert [int(i.components) for i in infos] == [int(i.components) for i in others]
     assert [int(i.evaluations) for i in infos] == [int(i.evaluations) for i in others]
     np.testing.assert_allclose([i.elbo for i in infos], [i.elbo for i in others], rtol=1e-3)
@@ -49,24 +59,46 @@ def test_an_iteration(codename, reuse, monkeypatch):
     np.testing.assert_array_equal(found.ids, wanted.ids)
 
 
+def counted(fn, points=50):
+    return numbers(jax.make_jaxpr(fn)(jnp.zeros((points, 4))).jaxpr, points)
+
+
 def test_numbers_of_a_function():
     def target(x):
-        y = jnp.outer(x, jnp.arange(5.0))  # 20, beside the numbers themselves
-        total, _ = jax.lax.scan(lambda c, _: (c + 1, None), jnp.sum(y), None, length=7)
-        return total
+        y = jnp.sum(x[:, :, None] * jnp.arange(5.0), axis=(1, 2))  # 20 for each point
+        return jax.lax.scan(lambda c, _: (c + 1, None), y, None, length=7)[0]
 
-    counted = numbers(jax.make_jaxpr(target)(jnp.zeros(4)).jaxpr)
-    assert 20 + 1 + 7 <= counted <= 20 + 20 + 5 + 10 + 7 + 7
-    endless = jax.make_jaxpr(lambda x: jax.lax.while_loop(lambda c: c < 9, lambda c: c + 1, x[0]))
-    assert numbers(endless(jnp.zeros(4)).jaxpr) == np.inf
+    assert 50 * (20 + 1 + 7) <= counted(target) <= 50 * (20 + 20 + 20 + 1 + 7 + 7)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jax.lax.while_loop(lambda c: c[0, 0] < 9, lambda c: c + 1, x),
+        lambda x: jax.pure_callback(np.asarray, jax.ShapeDtypeStruct(x.shape, x.dtype), x),
+        lambda x: jax.lax.map(jnp.sum, x),
+    ],
+    ids=["a loop", "the host", "one point after another"],
+)
+def test_work_that_nobody_knows(fn):
+    assert counted(fn) == np.inf
+
+
+def test_a_loop_that_is_never_run_is_no_work():
+    def endless(x):
+        return jax.lax.while_loop(lambda c: c[0, 0] < 9, lambda c: c + 1, x)
+
+    assert counted(lambda x: jax.lax.scan(lambda c, _: (endless(c), None), x, None, length=0)[0]) < 10**4
 
 
 def test_a_light_target_is_evaluated_in_larger_blocks(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(block_module, "by_memory", lambda each, fewest, most: most)
+    monkeypatch.setattr(_points_at_once, "by_memory", lambda each, fewest, most: most)
     points = jnp.zeros((10**6, 2))
-    usual = block_points(None, points)
-    assert block_points(lambda x: jnp.sum(x, axis=1), points) > 4 * usual
-    assert block_points(lambda x: jnp.sum(x @ jnp.ones((2, 10**5)), axis=1), points) == usual
+    usual = points_at_once(None, points)
+    assert points_at_once(lambda x: jnp.sum(x, axis=1), points) > 4 * usual
+    assert points_at_once(lambda x: jnp.sum(x @ jnp.ones((2, 10**5)), axis=1), points) == usual
+    assert points_at_once(lambda x: jax.lax.map(jnp.sum, x), points) == usual
+    assert points_at_once(lambda x: jnp.sum(x, axis=1), points[:100]) == usual
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert block_points(lambda x: jnp.sum(x, axis=1), points) == 128
+    assert points_at_once(lambda x: jnp.sum(x, axis=1), points) == 128

@@ -1,5 +1,6 @@
 """Batches of Gaussians: against dense NumPy algebra, and diagonal against full."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from gaussian_makers import REPRESENTATIONS, D, Data, K, N, close, diagonal, ful
 from scipy import stats
 from scipy.special import logsumexp
 
+from natmix._compile import quick_jit
 from natmix._linalg import symmetrise, triangular_inverse, upper_cholesky
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 
@@ -303,6 +305,19 @@ def test_finite_finds_bad_rows(make: Callable[[], Any]) -> None:
     g = make()
     bad = jax.tree.map(lambda a: a.at[0].set(jnp.nan).at[2].set(0.0), g)
     np.testing.assert_array_equal(bad.finite(), [False, True, False])
+
+
+@pytest.mark.parametrize("compiled", [lambda fn: fn, jax.jit, quick_jit()], ids=["not", "jit", "quickly"])
+@REPRESENTATIONS
+def test_finite_in_whatever_way_it_is_compiled(make: Callable[[], Any], compiled: Callable[..., Any]) -> None:
+    g = make()
+    finite = compiled(lambda g: g.finite())
+    huge = jax.tree.map(lambda a: a.at[1, 0].multiply(1e300), g)
+    np.testing.assert_array_equal(finite(huge), [True, True, True])
+    for numbers in ((jnp.inf, 1.0), (-jnp.inf, 1.0), (jnp.inf, -jnp.inf), (jnp.nan, 1.0)):
+        first, last = numbers
+        bad = dataclasses.replace(g, mean=g.mean.at[1, 0].set(first).at[1, -1].set(last))
+        np.testing.assert_array_equal(finite(bad), [True, False, True])
 
 
 @REPRESENTATIONS

@@ -1,7 +1,7 @@
-"""Rows written one after another into a buffer whose end is followed by its beginning.
+"""Rows put in order, and written one after another into a buffer whose end is followed by its beginning.
 
-A scatter would do, but it visits every row by itself on a CPU; these are two slices. On several devices it is
-a scatter: each looks for the rows that belong to its part of the buffer.
+A scatter would do, but it visits every row by itself on a CPU; there these are two slices. On accelerators it
+is a scatter, and on several devices: each looks for the rows that belong to its part of the buffer.
 """
 
 import jax

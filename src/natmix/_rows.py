@@ -61,7 +61,7 @@ def set_row(values: S, row: Count, value: S, do: Flag) -> S:
         if not compare:
             return v.at[row].set(jnp.where(do, f, v[row]))
         here = do & (jnp.arange(v.shape[0]) == row)
-        return jnp.where(here.reshape(-1, *[1] * (v.ndim - 1)), f, v)
+        return jnp.where(here.reshape(-1, *[1] * (v.ndim - 1)), jnp.asarray(f, v.dtype), v)
 
     return jax.tree.map(put, values, value)
 

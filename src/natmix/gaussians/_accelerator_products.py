@@ -26,7 +26,7 @@ def quadratic_forms(
     return einsum("kf,fn->kn", jnp.concatenate([quadratic, linear], axis=1), features).T
 
 
-def pulled(
+def score(
     x: Float[Array, "B D"],
     r: Float[Array, "B K"],
     P: Float[Array, "K D D"],

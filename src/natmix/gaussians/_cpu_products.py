@@ -27,7 +27,7 @@ def quadratic_forms(
     return (einsum("kf,fn->kn", quadratic, x[rows] * x[cols]) + einsum("ki,in->kn", linear, x)).T
 
 
-def pulled(
+def score(
     x: Float[Array, "B D"],
     r: Float[Array, "B K"],
     P: Float[Array, "K D D"],

@@ -147,7 +147,7 @@ def _log_prob_in_double(
 
 @in_double
 def _score(x: Array, r: Array, mean: Array, W: Array, *triangle: Array) -> Array:
-    return _products().pulled(x, r, *_natural(mean, W), *triangle)
+    return _products().score(x, r, *_natural(mean, W), *triangle)
 
 
 @in_double

@@ -188,7 +188,7 @@ class Together:
         self._last = list(ends)
         log, done, enough = jax.device_get((log, done, affordable))
         n = int(done)
-        if n == 0 and np.all(enough[places]):
+        if n == 0 and iterations > 0 and np.all(enough[places]):
             raise RuntimeError(
                 f"The seeds came to a halt together, with {rows} rows for components; run them with --apart."
             )

@@ -159,6 +159,7 @@ def _batch(
     zero_penalty: Array,
     own: Array | None,
 ) -> Batch:
+    """With everything but x, which is so already, made harmless where it means nothing."""
     valid = real & (raw < jnp.inf)  # NaN and +inf are not
     zero = valid & (raw == -jnp.inf)
     if slope is not None:

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix._blocks import block_rows, map_blocks
-from natmix._circular import count_rows, front, put_circular
+from natmix._circular import count_rows, put_chosen
 from natmix._lockstep import anyone
 from natmix._passes import log_sums as log_sums_of
 from natmix._records import Draws
@@ -164,11 +164,6 @@ class Ring(eqx.Module):
         R, K = self.x.shape[0], components.capacity
         generation = iteration % self.max_age
         keep, draws = everywhere(new.keep), new.draws
-        total = jnp.sum(keep, dtype=jnp.int32)
-        order = front(keep)
-
-        def put(store: Array, rows: Array) -> Array:
-            return put_circular(store, everywhere(rows)[order], self.next, total)
 
         def replace(store: Array, rows: Array) -> Array:
             return jax.lax.dynamic_update_slice_in_dim(store, rows, generation * K, 0)
@@ -179,19 +174,31 @@ class Ring(eqx.Module):
         )
         # The old samples are there newest first, from the slot before the next one back.
         column = jnp.roll(everywhere(here_old)[::-1], self.next)
-        log_sums = self.log_sums.at[:, generation].set(column)
+        born = jnp.full(keep.shape, iteration, jnp.int32)
+        stores = [
+            self.x,
+            self.log_target,
+            self.born,
+            self.source,
+            self.log_sums.at[:, generation].set(column),
+        ]
+        rows = [draws.x, new.log_target, born, draws.source, new.log_sums.at[:, generation].set(here_new)]
+        if self.gradient is not None and new.gradient is not None:
+            stores.append(self.gradient)
+            rows.append(new.gradient)
+        x, log_target, born, source, log_sums, *gradient = put_chosen(
+            tuple(stores), tuple(rows), keep, self.next
+        )
         return Ring(
-            x=put(self.x, draws.x),
-            log_target=put(self.log_target, new.log_target),
-            gradient=None
-            if self.gradient is None or new.gradient is None
-            else put(self.gradient, new.gradient),
-            born=put(self.born, jnp.full(keep.shape, iteration, jnp.int32)),
-            source=put(self.source, draws.source),
-            next=((self.next + total) % R).astype(jnp.int32),
+            x=x,
+            log_target=log_target,
+            gradient=gradient[0] if gradient else None,
+            born=born,
+            source=source,
+            next=((self.next + jnp.sum(keep, dtype=jnp.int32)) % R).astype(jnp.int32),
             gaussians=jax.tree.map(replace, self.gaussians, everywhere(components)),
             counts=replace(self.counts, counts),
-            log_sums=put(log_sums, new.log_sums.at[:, generation].set(here_new)),
+            log_sums=log_sums,
         )
 
     def resized(self, old_rows: int, new_rows: int, per_row: int) -> "Ring":

@@ -13,7 +13,7 @@ from natmix._blocks import map_blocks
 from natmix._records import Evaluation
 from natmix._types import Count, PRNGKey
 from natmix.targets._base import AbstractTarget, check_batch_size, check_dim
-from natmix.targets._block import block_points
+from natmix.targets._points_at_once import points_at_once
 
 
 class JaxTarget(AbstractTarget):
@@ -65,8 +65,8 @@ class JaxTarget(AbstractTarget):
         """The log density, and its gradient if needed, at the first ``count`` points."""
         noisy_blocks = self.batched and self.stochastic
         block = Partial(_evaluate, self, key, needs_gradient)
-        light = None if noisy_blocks else lambda x: block(jnp.arange(x.shape[0]), x)
-        rows = self.batch_size or block_points(light, x)
+        judged = None if noisy_blocks else lambda x: block(jnp.arange(x.shape[0]), x)
+        rows = self.batch_size or points_at_once(judged, x)
         arrays = (jnp.arange(x.shape[0]), x)
         return Evaluation(*map_blocks(block, arrays, rows, count, keep_blocks=noisy_blocks))
 

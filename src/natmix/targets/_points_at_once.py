@@ -19,7 +19,11 @@ _BYTES_PER_NUMBER = 2**8
 """Of an accelerator's memory, for each number that a block computes: where these are few, more points."""
 
 
-def block_points(evaluate: Callable[[Array], Any] | None, x: Float[Array, "Q D"]) -> int:
+_UNKNOWN = ("while", "callback", "ffi_call", "custom_call", "pallas_call")
+"""Operations, by a part of their name, whose work their results do not tell."""
+
+
+def points_at_once(evaluate: Callable[[Array], Any] | None, x: Float[Array, "Q D"]) -> int:
     """Points of a block; ``evaluate``, if the block may be larger than usual, is the target at some points.
 
     The host has to wait for an accelerator after every block, which takes longer than a light target does.
@@ -29,22 +33,23 @@ def block_points(evaluate: Callable[[Array], Any] | None, x: Float[Array, "Q D"]
     usual = by_memory(_BYTES_PER_POINT, *_ACCELERATOR_BLOCKS)
     if evaluate is None or x.shape[0] <= usual:
         return usual
-    one = jax.make_jaxpr(evaluate)(jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype))
-    light = by_memory(_BYTES_PER_NUMBER, *_NUMBERS) / max(numbers(one.jaxpr), 1)
-    return int(np.clip(light, usual, _LARGEST_BLOCK))
+    block = jax.make_jaxpr(evaluate)(jax.ShapeDtypeStruct((usual, x.shape[1]), x.dtype))
+    per_point = max(numbers(block.jaxpr, usual) / usual, 1)
+    return int(np.clip(by_memory(_BYTES_PER_NUMBER, *_NUMBERS) / per_point, usual, _LARGEST_BLOCK))
 
 
-def numbers(jaxpr: Any) -> float:
-    """How many numbers its operations compute; infinite where loops of unknown length do."""
-    return sum(map(_of_operation, jaxpr.eqns))
+def numbers(jaxpr: Any, points: int) -> float:
+    """How many numbers its operations compute; infinite where nobody knows, or one point follows another."""
+    return sum(_of_operation(operation, points) for operation in jaxpr.eqns)
 
 
-def _of_operation(operation: Any) -> float:
-    if operation.primitive.name == "while":
+def _of_operation(operation: Any, points: int) -> float:
+    length = operation.params.get("length", 1)
+    if any(name in operation.primitive.name for name in _UNKNOWN) or length >= points:
         return np.inf
     inner = list(_jaxprs(operation.params.values()))
     if inner:
-        return operation.params.get("length", 1) * sum(map(numbers, inner))
+        return length and length * sum(numbers(jaxpr, points) for jaxpr in inner)
     return sum(int(np.prod(v.aval.shape)) for v in operation.outvars)
 
 
