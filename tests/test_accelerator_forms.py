@@ -32,25 +32,27 @@ def after_some_steps(codename, reuse, steps=4):
     return state, infos
 
 
-@pytest.fixture
-def as_on_an_accelerator(monkeypatch):
-    """A function from which on programs are those of an accelerator, with targets in small blocks."""
-
-    def begin():
-        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        monkeypatch.setattr(_points_at_once, "_ACCELERATOR_BLOCKS", (64, 64))
-        jax.clear_caches()
-
-    yield begin
-    jax.clear_caches()
+CASES = [(codename, reuse) for codename in ("SAMTRON", "ZAMTRUX", "SEPYFUX") for reuse in (0.0, 2.0)]
 
 
-@pytest.mark.parametrize("reuse", [0.0, 2.0])
-@pytest.mark.parametrize("codename", ["SAMTRON", "ZAMTRUX", "SEPYFUX"])
-def test_an_iteration(codename, reuse, as_on_an_accelerator):
-    wanted, infos = after_some_steps(codename, reuse)
-    as_on_an_accelerator()
-    found, others = after_some_steps(codename, reuse)
+@pytest.fixture(scope="module")
+def both_forms():
+    """All cases as on a CPU and as on an accelerator, there with the target in small blocks."""
+    here = {case: after_some_steps(*case) for case in CASES}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "default_backend", lambda: "gpu")
+        patch.setattr(_points_at_once, "_ACCELERATOR_BLOCKS", (64, 64))
+        jax.clear_caches()  # of what is compiled within a step
+        try:
+            there = {case: after_some_steps(*case) for case in CASES}
+        finally:
+            jax.clear_caches()
+    return here, there
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_iteration(case, both_forms):
+    (wanted, infos), (found, others) = (form[case] for form in both_forms)
     assert [int(i.components) for i in infos] == [int(i.components) for i in others]
     assert [int(i.evaluations) for i in infos] == [int(i.evaluations) for i in others]
     np.testing.assert_allclose([i.elbo for i in infos], [i.elbo for i in others], rtol=1e-3)
