@@ -13,12 +13,8 @@ from natmix._types import Count
 
 
 def put_circular(store: Array, rows: Array, start: Count, count: Count) -> Array:
-    """The first ``count`` of ``rows`` in slots start, start + 1, ...; if they are too many, the last."""
+    """The first ``count`` of ``rows``, which are no more than the slots, in slots start, start + 1, ..."""
     S, N = store.shape[0], rows.shape[0]
-    if N > S or current() is not None:
-        last = jnp.arange(N) >= count - S
-        slot = jnp.where(last & (jnp.arange(N) < count), (start + jnp.arange(N)) % S, S)
-        return store.at[slot].set(rows, mode="drop")
     first = jnp.minimum(start, S - N)
     store = _put(store, rows, first, jnp.arange(N) - (start - first), count)
     return _put(store, rows, jnp.zeros_like(first), jnp.arange(N) + (S - start), count)
@@ -39,10 +35,11 @@ def put_chosen(
     """The rows where ``chosen`` holds in slots start, start + 1, ... of each store; if too many, the last."""
     count = jnp.sum(chosen, dtype=jnp.int32)
     S, N = stores[0].shape[0], chosen.shape[0]
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() == "cpu" and current() is None and N <= S:
         rows = to_front(chosen, *rows)
         return tuple(put_circular(s, r, start, count) for s, r in zip(stores, rows, strict=True))
-    number = jnp.cumsum(everywhere(chosen)) - 1
+    chosen = everywhere(chosen)
+    number = jnp.cumsum(chosen) - 1
     nowhere = S + jnp.arange(N)  # one for each: then every write has a slot of its own
     slot = jnp.where(chosen & (number >= count - S), (start + number) % S, nowhere)
     pairs = zip(stores, everywhere(rows), strict=True)

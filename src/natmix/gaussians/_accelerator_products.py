@@ -42,12 +42,10 @@ def score(
     return (sums[-D:] - jnp.sum(sums[places].reshape(D, D, -1) * x, axis=1)).T
 
 
-def moment_and_gradient(
-    x: Float[Array, "B D"], w: Float[Array, "B K"], v: Float[Array, "B D"], mean: Float[Array, "K D"]
-) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
-    """sum_n w (x - m) v^T and sum_n w v; of doubles."""
-    K, D = mean.shape
+def cross_sums(
+    x: Float[Array, "B D"], w: Float[Array, "B K"], v: Float[Array, "B D"]
+) -> Float[Array, "K DD+D"]:
+    """sum_n w x v^T and, beside it, sum_n w v; of doubles."""
+    D = x.shape[1]
     features = jnp.concatenate([(x[:, :, None] * v[:, None, :]).reshape(-1, D * D), v], axis=1)
-    sums = einsum("nk,nf->kf", w, features)
-    first = sums[:, D * D :]
-    return sums[:, : D * D].reshape(K, D, D) - mean[:, :, None] * first[:, None, :], first
+    return einsum("nk,nf->kf", w, features)

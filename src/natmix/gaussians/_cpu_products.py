@@ -42,13 +42,11 @@ def score(
     return einsum("nk,ki->ni", r, Pm) - einsum("nij,nj->ni", mean_precision, x)
 
 
-def moment_and_gradient(
-    x: Float[Array, "B D"], w: Float[Array, "B K"], v: Float[Array, "B D"], mean: Float[Array, "K D"]
-) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
-    """sum_n w (x - m) v^T and sum_n w v; of doubles."""
-    K, D = mean.shape
+def cross_sums(
+    x: Float[Array, "B D"], w: Float[Array, "B K"], v: Float[Array, "B D"]
+) -> Float[Array, "K DD+D"]:
+    """sum_n w x v^T and, beside it, sum_n w v; of doubles."""
+    D = x.shape[1]
     x, v, w = _barrier((x.T, v.T, w.T))
     features = jnp.concatenate([(x[:, None] * v[None]).reshape(D * D, -1), v])
-    sums = einsum("fn,kn->kf", features, w)
-    first = sums[:, D * D :]
-    return sums[:, : D * D].reshape(K, D, D) - mean[:, :, None] * first[:, None, :], first
+    return einsum("fn,kn->kf", features, w)

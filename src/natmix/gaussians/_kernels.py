@@ -152,9 +152,12 @@ def _score(x: Array, r: Array, mean: Array, W: Array, *triangle: Array) -> Array
 
 @in_double
 def _moment_and_gradient(x: Array, w: Array, v: Array, mean: Array) -> Array:
-    """One beside the other."""
-    moment, gradient = _products().moment_and_gradient(x, w, v, mean)
-    return jnp.concatenate([moment.reshape(mean.shape[0], -1), gradient], axis=1)
+    """sum_n w (x - m) v^T and, beside it, sum_n w v."""
+    K, D = mean.shape
+    sums = _products().cross_sums(x, w, v)
+    gradient = sums[:, D * D :]
+    shifted = mean[:, :, None] * gradient[:, None, :]
+    return jnp.concatenate([sums[:, : D * D] - shifted.reshape(K, D * D), gradient], axis=1)
 
 
 def _products() -> ModuleType:
