@@ -9,7 +9,7 @@ float64 and TF32, and a copy. For every size (components, dimensions, samples pe
                 weights, sample database; a search for a new component every 30 iterations
     kernels     log densities, score of the mixture, Stein's sums: time, FLOP/s done (products alone) and
                 bytes/s (arguments, results, and the one large array between), as shares of the ceilings.
-                Up to 64 dimensions they run in float64 (see natmix/gaussians/_kernels.py), above in float32.
+                Up to 64 dimensions they run in float64 (see natmix/gaussians/full.py), above in float32.
                 Where there is much work the library leaves out pairs of sample and component that do not
                 matter: "by pairs".
     update      trust-region step of all components
@@ -33,7 +33,7 @@ from natmix._records import NaturalGradient
 from natmix._run import Runner
 from natmix.gaussians import AbstractGaussians, FullGaussians
 from natmix.gaussians._kernels import QuadraticKernel
-from natmix.gaussians.full import _HALVES
+from natmix.gaussians.full import halves_from
 from natmix.runs._together import Together
 from natmix.targets import JaxTarget
 
@@ -51,7 +51,7 @@ OTHERS = ((33, 300, 100), (200, 34, 200), (1000, 10, 100))
 COLUMNS = ("components", "dimensions", "samples", "what", "milliseconds", "share", "note", "device")
 """The share is of the nearer ceiling, products or copies; for seeds together, of the time of one alone."""
 WINDOW = 30
-WINDOWS = 4
+WINDOWS = 2
 """Searches for a component in the iterations that are timed, which are one call; each adds a component."""
 SEEDS_AT = ((16, 20, 300), (47, 20, 200), (20, 300, 100))
 
@@ -161,7 +161,7 @@ def set_up(size):
     algorithm = GMMVI.from_codename(
         "samtron",
         sample_selector={"desired_samples": S},
-        component_adaptation={"add_iters": WINDOW, "del_iters": 10_000, "max_components": K + WINDOWS},
+        component_adaptation={"add_iters": WINDOW, "del_iters": 100, "max_components": K + WINDOWS},
     )
     means = jnp.asarray(rng.normal(size=(K, D)), jnp.float32)
     mixture = Mixture.full(jnp.ones(K), means, jnp.broadcast_to(jnp.eye(D), (K, D, D)))
@@ -174,7 +174,7 @@ def iteration(size) -> tuple[float, int, float]:
     rows = size[0] + WINDOWS
     runner = Runner(algorithm, target, rows)
     spent = []
-    for _ in range(2):
+    for _ in range(4):
         state = algorithm.init(0, mixture, capacity=rows)
         state = jax.block_until_ready(runner.advance(state, 2, None).state)
         start = time.perf_counter()
@@ -195,14 +195,10 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
     r = jax.nn.softmax(log_prob(g, x), 1)
     w = jax.nn.softmax(log_prob(g, x), 0)
     v = jax.random.normal(jax.random.key(1), (N, D))
-    quadratic = isinstance(g.kernel(), QuadraticKernel)
-    ceiling = found.float64 if quadratic else found.float32
-    # Products alone. The quadratic form multiplies once per kernel, the whitened one again for the sums.
-    once, halves = 2 * N * K * D * D, 2 * N * K * ((D // 2) ** 2 + (D - D // 2) * D)
-    triangular = halves if D >= _HALVES else once
-    work = (N * K * D * (D + 1), once, once) if quadratic else (triangular, 2 * once, 2 * once)
+    kernel = g.kernel()
+    ceiling = found.float64 if isinstance(kernel, QuadraticKernel) else found.float32
+    work, between = products(kernel, N)
     ends = 4 * (N * K + 2 * N * D + 2 * K * D * D)
-    between = (8 * N * D * (D + 1), 16 * N * D * D, 16 * N * D * D) if quadratic else (8 * K * N * D,) * 3
     calls = (
         ("log density", log_prob, (g, x)),
         ("score", jax.jit(lambda g, r, x: AbstractGaussians.mixture_score(g, r, x)), (g, r, x)),
@@ -216,7 +212,7 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
         Kernel(name, 1e3 * seconds_per_call(fn, *arguments), flops, ends + inner, ceiling)
         for (name, fn, arguments), flops, inner in zip(calls, work, between, strict=True)
     ]
-    if not quadratic and g.goes_by_pairs(x):
+    if g.goes_by_pairs(x):
         out += [
             Kernel(name, 1e3 * seconds_per_call(fn, *arguments), 0, 0, 1) for name, fn, arguments in by_pairs
         ]
@@ -227,6 +223,16 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
         lambda g, n: updater.update(g, n, jnp.full(K, 0.1), jnp.ones(K, jnp.int32), jnp.asarray(1.0))
     )
     return [*out, Kernel("update", 1e3 * seconds_per_call(update, g, gradient), 0, 0, 1)]
+
+
+def products(kernel, N) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """FLOPs of the products alone and bytes of the array between: densities, scores, sums."""
+    K, D = kernel.gaussians.mean.shape
+    once = 2 * N * K * D * D
+    if isinstance(kernel, QuadraticKernel):
+        return (N * K * D * (D + 1), once, once), (8 * N * D * (D + 1), 16 * N * D * D, 16 * N * D * D)
+    halves = 2 * N * K * ((D // 2) ** 2 + (D - D // 2) * D)
+    return (halves if halves_from() <= D else once, 2 * once, 2 * once), (8 * K * N * D,) * 3
 
 
 def many_seeds(size, seeds):

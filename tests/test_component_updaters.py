@@ -9,6 +9,7 @@ from helpers import gaussian_kl, random_covariances, random_mixture
 from natmix._records import NaturalGradient
 from natmix.component_updaters import OPTIONS, Direct, Iblr, TrustRegion
 from natmix.component_updaters._cholesky_search import cholesky_search
+from natmix.component_updaters._kl_by_moments import KlByMoments
 from natmix.component_updaters.trust_region import solve_trust_region
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 
@@ -237,6 +238,36 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
     assert np.all(kl <= 1.005 * bound + 1e-6)
     assert np.all(kl[~full] >= 0.965 * bound[~full])
     np.testing.assert_allclose(kl[full], np.asarray(exact.kl)[full], rtol=2e-3, atol=1e-6)
+
+
+def exact_kl(A, a, eta):
+    values, vectors = np.linalg.eigh(A)
+    b = np.einsum("kij,ki->kj", vectors, a)
+    x = values / eta[:, None]
+    return 0.5 * np.sum(np.log1p(x) - x / (1 + x) + (b / (eta[:, None] + values)) ** 2, axis=1)
+
+
+def test_moments_give_the_kl_of_two_eigenvalues_exactly():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(4, 6, 6)))[0]
+    values = np.where(np.arange(6) < 2, -0.9, 5.0) * np.array([1.0, 1e-3, 1e6, 0.0])[:, None]
+    A = np.einsum("kij,kj,klj->kil", Q, values, Q)
+    a = rng.normal(size=(4, 6))
+    eta = np.array([1.0, 1.0, 1e6, 1.0])
+    found = KlByMoments.of(jnp.asarray(A), jnp.asarray(a))(jnp.log(eta))
+    np.testing.assert_allclose(found, exact_kl(A, a, eta), rtol=1e-6)
+
+
+def test_moments_give_nearly_the_kl_of_a_wide_spectrum():
+    rng = np.random.default_rng(1)
+    K, D = 20, 50
+    A = rng.normal(size=(K, D, D))
+    A = np.where(np.arange(K)[:, None, None] % 2 == 0, A @ np.swapaxes(A, 1, 2) / D, A + np.swapaxes(A, 1, 2))
+    a = rng.normal(size=(K, D)) * np.exp(rng.uniform(-2, 2, size=(K, 1)))
+    eta = 3 * np.linalg.norm(A, 2, axis=(1, 2))
+    found = KlByMoments.of(*(jnp.asarray(v, jnp.float32) for v in (A, a)))
+    np.testing.assert_allclose(found(jnp.log(jnp.asarray(eta, jnp.float32))), exact_kl(A, a, eta), rtol=5e-3)
+    assert np.all(np.isnan(found(jnp.full(K, -20.0))[1::2]))  # not definite
 
 
 def test_the_search_by_choleskys_refuses_a_bound_of_zero():

@@ -25,11 +25,11 @@ def samples(g, n=40):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("K", [5, 40], ids=["few", "more than products"])
+@pytest.mark.parametrize(("K", "D"), [(5, 6), (40, 7)], ids=["few", "more than products"])
 @pytest.mark.parametrize("products", [_cpu_products, _accelerator_products], ids=["cpu", "accelerator"])
-def test_both_forms_agree(dtype, K, products, monkeypatch):
+def test_both_forms_agree(dtype, K, D, products, monkeypatch):
     monkeypatch.setattr(_kernels, "_products", lambda: products)
-    g = gaussians(dtype, K=K)
+    g = gaussians(dtype, K=K, D=D)
     x = samples(g)
     v = jax.random.normal(jax.random.key(2), x.shape, dtype)
     tolerance = {"rtol": 2e-3, "atol": 2e-3} if dtype == jnp.float32 else {"rtol": 1e-6, "atol": 1e-6}

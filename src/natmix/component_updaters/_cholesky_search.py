@@ -7,12 +7,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from natmix._linalg import einsum, upper_cholesky
+from natmix._search import first_inside
 from natmix._types import Count, Scalar
+from natmix.component_updaters._kl_by_moments import KlByMoments
 
 _EVALUATIONS = 16
 _AIM = 0.996
 _ENOUGH = 0.99
 """A step is long enough when its KL is this share of the bound."""
+
+_AROUND = 6.0
+_HALVINGS = 8
+_NEWTON_STEPS = 2
+_APART = 0.02
+"""Where the first guess is sought, in log eta around that of short steps; and a difference of log eta."""
 
 
 class CholeskyStep(NamedTuple):
@@ -47,13 +55,12 @@ def cholesky_search(
 ) -> CholeskyStep:
     """The step with the smallest eta >= T such that I + A/eta > 0 and KL <= bound.
 
-    For short steps KL = (|A|^2/4 + |a|^2/2) / eta^2, which gives the first guess; secants in
-    logarithms within a bracket do the rest, about four factorisations.
+    Moments give the first guess, which is often good enough; secants in logarithms within a bracket do
+    the rest.
     """
     log_T = jnp.log(temperature) + jnp.zeros_like(bound)
     tiny = jnp.finfo(A.dtype).tiny
-    size = 0.25 * einsum("kij,kij->k", A, A) + 0.5 * einsum("ki,ki->k", a, a)
-    guess = 0.5 * (jnp.log(jnp.maximum(size, tiny)) - jnp.log(jnp.maximum(bound, tiny)))
+    guess, slope = _guess(A, a, jnp.maximum(bound, tiny))
 
     def unfinished(search: _Search) -> Array:
         return ~jnp.all(search.done) & (search.evaluations < _EVALUATIONS)
@@ -92,13 +99,39 @@ def cholesky_search(
         log_eta=jnp.maximum(guess, log_T),
         low=log_T - 1.0,
         high=jnp.full_like(bound, jnp.inf),
-        slope=jnp.full_like(bound, -2.0),
+        slope=slope,
         last=jnp.full((2, *bound.shape), jnp.nan, bound.dtype),
         best=CholeskyStep(A, a, jnp.zeros_like(bound), jnp.zeros(bound.shape, bool)),
         done=bound <= 0,
     )
-    found = jax.lax.while_loop(unfinished, advance, start)
+    # The first one outside of the loop: it is often the only one, and a loop makes an accelerator wait.
+    found = jax.lax.while_loop(unfinished, advance, advance(start))
     return found.best._replace(ok=found.best.ok & (bound > 0))
+
+
+def _guess(
+    A: Float[Array, "K D D"], a: Float[Array, "K D"], bound: Float[Array, " K"]
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """Log eta with about the KL that is aimed at, and d log KL / d log eta there."""
+    kl = KlByMoments.of(A, a)
+    tiny = jnp.finfo(A.dtype).tiny
+    short = jnp.sum(0.25 * kl.covariance.weights + 0.5 * kl.mean.weights, axis=0)
+    middle = 0.5 * (jnp.log(jnp.maximum(short, tiny)) - jnp.log(bound))
+    t = first_inside(
+        lambda t: kl(t) <= _AIM * bound, middle - _AROUND, middle + _AROUND, _HALVINGS, bound.size
+    )
+    slope = _slope(kl, t)
+    for _ in range(_NEWTON_STEPS):
+        wanted = t + (jnp.log(_AIM * bound) - jnp.log(kl(t))) / slope
+        t = jnp.where(kl(wanted) > 0, wanted, t)
+        slope = _slope(kl, t)
+    return t, slope
+
+
+def _slope(kl: KlByMoments, log_eta: Float[Array, " K"]) -> Float[Array, " K"]:
+    """D log KL / d log eta."""
+    ratio = jnp.log(kl(log_eta + _APART) / kl(log_eta))
+    return jnp.where(ratio < 0, jnp.clip(ratio / _APART, -200.0, -0.5), -2.0)
 
 
 def _chosen(mask: Bool[Array, " K"], these: CholeskyStep, those: CholeskyStep) -> CholeskyStep:

@@ -14,10 +14,10 @@ from natmix.component_updaters._cholesky_search import cholesky_search
 from natmix.gaussians import AbstractGaussians, FullGaussians
 
 _CPU_EIGEN_DIM = 30
-_ACCELERATOR_EIGEN_DIM = 128
+_ACCELERATOR_EIGEN_DIM = 32
 """Dimensions up to which an eigen-decomposition beats the search by Cholesky factors."""
 
-_HALVINGS = 28
+_HALVINGS = 20
 _LOG_RANGE = (-60.0, 60.0)
 
 
@@ -60,7 +60,7 @@ class TrustRegion(AbstractComponentUpdater):
 
 
 def _prefers_cholesky(gaussians: AbstractGaussians) -> bool:
-    """Whether about five Cholesky factorisations are faster than one eigen-decomposition."""
+    """Whether a few Cholesky factorisations are faster than one eigen-decomposition."""
     limit = _CPU_EIGEN_DIM if jax.default_backend() == "cpu" else _ACCELERATOR_EIGEN_DIM
     return gaussians.dim > limit and isinstance(gaussians, FullGaussians)
 

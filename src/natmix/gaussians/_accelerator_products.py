@@ -1,11 +1,16 @@
 """Products of coordinates in double precision, as an accelerator does them soonest.
 
+With z = (x, 1) a log density is z^T Q z, one symmetric matrix for each Gaussian. Half of its entries are
+enough: the pairs (i, i + s) for shifts s of up to half the length, coordinates counted in a circle. Their
+products are z times z shifted, in which no index has to be looked up.
+
 The samples come last, so that threads side by side read numbers side by side: the barriers keep the compiler
-from reading them as they lay before. A symmetric matrix is its upper triangle, half as many numbers to form.
+from reading them as they lay before.
 """
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix._linalg import einsum
@@ -13,17 +18,36 @@ from natmix._linalg import einsum
 _barrier = jax.lax.optimization_barrier
 
 
-def quadratic_forms(
+def indices(dim: int) -> tuple[Int[Array, " F"], Int[Array, " F"], Int[Array, " DE"]]:
+    """The pairs that stand for Q, and where they hold the entries of its first D rows."""
+    E = dim + 1
+    shifts, rows = np.divmod(np.arange((E // 2 + 1) * E), E)
+    cols = (rows + shifts) % E
+    places = np.zeros((E, E), int)
+    places[rows, cols] = places[cols, rows] = np.arange(len(rows))
+    return (
+        jnp.asarray(rows, jnp.int32),
+        jnp.asarray(cols, jnp.int32),
+        jnp.asarray(places[:-1].ravel(), jnp.int32),
+    )
+
+
+def log_prob(
     x: Float[Array, "B D"],
+    P: Float[Array, "K D D"],
+    Pm: Float[Array, "K D"],
+    offset: Float[Array, " K"],
     rows: Int[Array, " F"],
     cols: Int[Array, " F"],
-    quadratic: Float[Array, "K F"],
-    linear: Float[Array, "K D"],
+    places: Int[Array, " DE"],
 ) -> Float[Array, "B K"]:
-    """sum_f quadratic_f x_i x_j + sum_i linear_i x_i, f being the pair (i, j); of doubles."""
-    x = _barrier(x.T)
-    features = jnp.concatenate([x[rows] * x[cols], x])
-    return einsum("kf,fn->kn", jnp.concatenate([quadratic, linear], axis=1), features).T
+    """-x^T P x / 2 + x^T P m + offset; of doubles."""
+    E = x.shape[1] + 1
+    once = (rows == cols) | (2 * ((cols - rows) % E) == E)  # half a circle apart: both ways round are there
+    Q = _matrices(P, Pm, offset)[:, rows, cols] * jnp.where(once, 1.0, 2.0)
+    z = _with_one(x)
+    products = (_shifted(z) * z).reshape(len(rows), -1)
+    return einsum("kf,fn->kn", Q, products).T
 
 
 def score(
@@ -33,13 +57,13 @@ def score(
     Pm: Float[Array, "K D"],
     rows: Int[Array, " F"],
     cols: Int[Array, " F"],
-    places: Int[Array, " DD"],
+    places: Int[Array, " DE"],
 ) -> Float[Array, "B D"]:
-    """sum_k r (P m - P x); of doubles."""
+    """sum_k r (P m - P x), the gradient 2 Q z; of doubles."""
     D = x.shape[1]
-    x = _barrier(x.T)
-    sums = einsum("kf,nk->fn", jnp.concatenate([P[:, rows, cols], Pm], axis=1), r)
-    return (sums[-D:] - jnp.sum(sums[places].reshape(D, D, -1) * x, axis=1)).T
+    Q = _matrices(P, Pm, jnp.zeros_like(Pm[:, 0]))[:, rows, cols]
+    sums = einsum("kf,nk->fn", Q, r)
+    return 2 * jnp.sum(sums[places].reshape(D, D + 1, -1) * _with_one(x), axis=1).T
 
 
 def cross_sums(
@@ -49,3 +73,24 @@ def cross_sums(
     D = x.shape[1]
     features = jnp.concatenate([(x[:, :, None] * v[:, None, :]).reshape(-1, D * D), v], axis=1)
     return einsum("nk,nf->kf", w, features)
+
+
+def _matrices(
+    P: Float[Array, "K D D"], Pm: Float[Array, "K D"], offset: Float[Array, " K"]
+) -> Float[Array, "K E E"]:
+    upper = jnp.concatenate([-0.5 * P, 0.5 * Pm[:, :, None]], axis=2)
+    lower = jnp.concatenate([0.5 * Pm, offset[:, None]], axis=1)
+    return jnp.concatenate([upper, lower[:, None]], axis=1)
+
+
+def _with_one(x: Float[Array, "B D"]) -> Float[Array, "E B"]:
+    return _barrier(jnp.concatenate([x.T, jnp.ones((1, x.shape[0]), x.dtype)]))
+
+
+def _shifted(z: Float[Array, "E B"]) -> Float[Array, "S E B"]:
+    """Z with its coordinates moved on by 0 to E // 2."""
+    # Rows of E + 1 begin one place further on each time when they are cut from z over and over.
+    E = z.shape[0]
+    S = E // 2 + 1
+    over_and_over = jnp.tile(z, (-(-S * (E + 1) // E), 1))
+    return over_and_over[: S * (E + 1)].reshape(S, E + 1, -1)[:, :E]

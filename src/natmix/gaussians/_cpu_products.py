@@ -6,6 +6,7 @@ with each other: the barriers keep the compiler from doing it anew for every pro
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix._linalg import einsum
@@ -13,18 +14,26 @@ from natmix._linalg import einsum
 _barrier = jax.lax.optimization_barrier
 
 
-def quadratic_forms(
+def indices(dim: int) -> tuple[Int[Array, " F"], Int[Array, " F"]]:
+    """The pairs of coordinates whose products are formed: the upper triangle."""
+    rows, cols = np.triu_indices(dim)
+    return jnp.asarray(rows, jnp.int32), jnp.asarray(cols, jnp.int32)
+
+
+def log_prob(
     x: Float[Array, "B D"],
+    P: Float[Array, "K D D"],
+    Pm: Float[Array, "K D"],
+    offset: Float[Array, " K"],
     rows: Int[Array, " F"],
     cols: Int[Array, " F"],
-    quadratic: Float[Array, "K F"],
-    linear: Float[Array, "K D"],
 ) -> Float[Array, "B K"]:
-    """sum_f quadratic_f x_i x_j + sum_i linear_i x_i, f being the pair (i, j); of doubles."""
+    """-x^T P x / 2 + x^T P m + offset; of doubles."""
+    quadratic = P[:, rows, cols] * jnp.where(rows == cols, -0.5, -1.0)
     if quadratic.shape[0] > quadratic.shape[1]:  # the result is the large array
-        return einsum("nf,kf->nk", x[:, rows] * x[:, cols], quadratic) + einsum("ni,ki->nk", x, linear)
+        return einsum("nf,kf->nk", x[:, rows] * x[:, cols], quadratic) + einsum("ni,ki->nk", x, Pm) + offset
     x = _barrier(x.T)
-    return (einsum("kf,fn->kn", quadratic, x[rows] * x[cols]) + einsum("ki,in->kn", linear, x)).T
+    return (einsum("kf,fn->kn", quadratic, x[rows] * x[cols]) + einsum("ki,in->kn", Pm, x)).T + offset
 
 
 def score(
@@ -34,7 +43,6 @@ def score(
     Pm: Float[Array, "K D"],
     rows: Int[Array, " F"],
     cols: Int[Array, " F"],
-    places: Int[Array, " DD"],
 ) -> Float[Array, "B D"]:
     """sum_k r (P m - P x); of doubles."""
     K, D = Pm.shape

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from natmix._blocks import block_rows
 from natmix._double import in_double
@@ -97,7 +97,8 @@ class QuadraticKernel(AbstractKernel):
         return _log_prob(x, g.mean, g.inverse_tril, g.half_log_det())
 
     def score(self, r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
-        return _score(x, r, self.gaussians.mean, self.gaussians.inverse_tril, *_triangle(self.gaussians.dim))
+        g = self.gaussians
+        return _score(x, r, g.mean, g.inverse_tril, *_products().indices(g.dim))
 
     def moment(self, w: Float[Array, "B K"], x: Float[Array, "B D"], v: Float[Array, "B D"]) -> Array:
         return self.moment_and_gradient(w, x, v)[0]
@@ -122,8 +123,7 @@ def _log_prob(
     half_log_det: Float[Array, " K"],
 ) -> Float[Array, "B K"]:
     """Log densities with S^-1 = W^T W."""
-    rows, cols, _ = _triangle(x.shape[1])
-    return _log_prob_in_double(x, mean, W, half_log_det, rows, cols)
+    return _log_prob_in_double(x, mean, W, half_log_det, *_products().indices(x.shape[1]))
 
 
 @_log_prob.defjvp
@@ -136,18 +136,15 @@ def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, A
 
 
 @in_double
-def _log_prob_in_double(
-    x: Array, mean: Array, W: Array, half_log_det: Array, rows: Array, cols: Array
-) -> Array:
+def _log_prob_in_double(x: Array, mean: Array, W: Array, half_log_det: Array, *indices: Array) -> Array:
     P, Pm = _natural(mean, W)
-    quadratic = P[:, rows, cols] * jnp.where(rows == cols, -0.5, -1.0)
     offset = -0.5 * einsum("ki,ki->k", Pm, mean) - half_log_det - 0.5 * x.shape[1] * LOG_2PI
-    return _products().quadratic_forms(x, rows, cols, quadratic, Pm) + offset
+    return _products().log_prob(x, P, Pm, offset, *indices)
 
 
 @in_double
-def _score(x: Array, r: Array, mean: Array, W: Array, *triangle: Array) -> Array:
-    return _products().score(x, r, *_natural(mean, W), *triangle)
+def _score(x: Array, r: Array, mean: Array, W: Array, *indices: Array) -> Array:
+    return _products().score(x, r, *_natural(mean, W), *indices)
 
 
 @in_double
@@ -162,14 +159,6 @@ def _moment_and_gradient(x: Array, w: Array, v: Array, mean: Array) -> Array:
 
 def _products() -> ModuleType:
     return _cpu_products if jax.default_backend() == "cpu" else _accelerator_products
-
-
-def _triangle(dim: int) -> tuple[Int[Array, " F"], Int[Array, " F"], Int[Array, " DD"]]:
-    """Rows and columns of a matrix's upper triangle, and where it holds each entry of the whole matrix."""
-    rows, cols = np.triu_indices(dim)
-    places = np.zeros((dim, dim), int)
-    places[rows, cols] = places[cols, rows] = np.arange(len(rows))
-    return jnp.asarray(rows, jnp.int32), jnp.asarray(cols, jnp.int32), jnp.asarray(places.ravel(), jnp.int32)
 
 
 def _natural(mean: Array, W: Array) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:

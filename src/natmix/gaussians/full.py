@@ -26,7 +26,8 @@ _NOT_FEW_DIMENSIONS = 16
 _ACCELERATOR_PAIRS = 2**34
 """Multiplications of a dense sum below which an accelerator does it sooner than it finds what matters."""
 
-_HALVES = 96
+_CPU_HALVES = 96
+_ACCELERATOR_HALVES = 192
 """Dimensions from which half of a triangular factor's zeros are worth leaving out."""
 
 
@@ -101,7 +102,7 @@ class FullGaussians(AbstractGaussians):
         return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)
 
     def squared_distances(self, x: Float[Array, "N D"]) -> Float[Array, "K N"]:
-        if self.dim < _HALVES:
+        if self.dim < halves_from():
             return super().squared_distances(x)
         # L^-1 is triangular: the first half of y needs only the first half of x.
         half = self.dim // 2
@@ -196,3 +197,8 @@ class FullGaussians(AbstractGaussians):
 
     def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return einsum("kni,kij->nj", y * r.T[:, :, None], self.inverse_tril)
+
+
+def halves_from() -> int:
+    """Dimensions from which densities leave out half of the zeros of L^-1."""
+    return _CPU_HALVES if jax.default_backend() == "cpu" else _ACCELERATOR_HALVES

@@ -10,7 +10,7 @@ from natmix._search import first_inside
 from natmix._types import Scalar
 from natmix.weight_updaters._base import AbstractWeightUpdater
 
-_HALVINGS = 32
+_HALVINGS = 22
 _LOG_SHORTEST = -60.0
 
 
