@@ -270,6 +270,15 @@ def test_moments_give_nearly_the_kl_of_a_wide_spectrum():
     assert np.all(np.isnan(found(jnp.full(K, -20.0))[1::2]))  # not definite
 
 
+@pytest.mark.parametrize("size", [1e-25, 1e-8, 1.0, 1e8, 1e18])
+def test_the_search_by_choleskys_takes_curvatures_of_any_size(size):
+    A = jnp.asarray(size * np.eye(40)[None] * np.where(np.arange(40) % 2, 1, 0.5), jnp.float32)
+    bound = jnp.full(1, 0.1, jnp.float32)
+    found = cholesky_search(A, jnp.ones((1, 40), jnp.float32), bound, jnp.asarray(1, jnp.float32))
+    assert bool(found.ok[0])
+    assert 0.099 <= float(found.kl[0]) <= 0.1
+
+
 def test_the_search_by_choleskys_refuses_a_bound_of_zero():
     found = cholesky_search(jnp.eye(3)[None], jnp.ones((1, 3)), jnp.zeros(1), jnp.asarray(1.0))
     assert not bool(found.ok[0])

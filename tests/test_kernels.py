@@ -25,7 +25,9 @@ def samples(g, n=40):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize(("K", "D"), [(5, 6), (40, 7)], ids=["few", "more than products"])
+@pytest.mark.parametrize(
+    ("K", "D"), [(5, 6), (40, 7), (3, 1)], ids=["few", "more than products", "one dimension"]
+)
 @pytest.mark.parametrize("products", [_cpu_products, _accelerator_products], ids=["cpu", "accelerator"])
 def test_both_forms_agree(dtype, K, D, products, monkeypatch):
     monkeypatch.setattr(_kernels, "_products", lambda: products)

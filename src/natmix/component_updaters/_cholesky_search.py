@@ -18,9 +18,11 @@ _ENOUGH = 0.99
 
 _AROUND = 6.0
 _HALVINGS = 8
+_SECTION = 2 * _AROUND / 2**_HALVINGS
 _NEWTON_STEPS = 2
 _APART = 0.02
-"""Where the first guess is sought, in log eta around that of short steps; and a difference of log eta."""
+"""Where the first guess is sought, in log eta around that of short steps: in which section, and then within
+it. The last is a difference of log eta for a slope."""
 
 
 class CholeskyStep(NamedTuple):
@@ -114,15 +116,14 @@ def _guess(
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """Log eta with about the KL that is aimed at, and d log KL / d log eta there."""
     kl = KlByMoments.of(A, a)
-    tiny = jnp.finfo(A.dtype).tiny
-    short = jnp.sum(0.25 * kl.covariance.weights + 0.5 * kl.mean.weights, axis=0)
-    middle = 0.5 * (jnp.log(jnp.maximum(short, tiny)) - jnp.log(bound))
-    t = first_inside(
-        lambda t: kl(t) <= _AIM * bound, middle - _AROUND, middle + _AROUND, _HALVINGS, bound.size
-    )
+    short = jnp.maximum(kl.of_short_steps(), jnp.finfo(A.dtype).tiny)
+    middle = jnp.log(short) - 0.5 * jnp.log(bound)
+    low, high = middle - _AROUND, middle + _AROUND
+    t = first_inside(lambda t: kl(t) <= _AIM * bound, low, high, _HALVINGS, bound.size)
     slope = _slope(kl, t)
     for _ in range(_NEWTON_STEPS):
-        wanted = t + (jnp.log(_AIM * bound) - jnp.log(kl(t))) / slope
+        step = (jnp.log(_AIM * bound) - jnp.log(kl(t))) / slope
+        wanted = t + jnp.clip(step, -_SECTION, _SECTION)
         t = jnp.where(kl(wanted) > 0, wanted, t)
         slope = _slope(kl, t)
     return t, slope

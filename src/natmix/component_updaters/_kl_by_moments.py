@@ -12,7 +12,8 @@ class Nodes(NamedTuple):
     """Gauss's quadrature with two nodes: exact for cubic functions of an eigenvalue."""
 
     points: Float[Array, "2 K"]
-    weights: Float[Array, "2 K"]
+    roots: Float[Array, "2 K"]
+    """Of the weights, so that nothing overflows that is divided by eta afterwards."""
 
 
 class KlByMoments(NamedTuple):
@@ -28,7 +29,7 @@ class KlByMoments(NamedTuple):
 
     @classmethod
     def of(cls, A: Float[Array, "K D D"], a: Float[Array, "K D"]) -> "KlByMoments":
-        size = jnp.maximum(jnp.sqrt(einsum("kij,kij->k", A, A)), jnp.finfo(A.dtype).tiny)
+        size = jnp.maximum(jnp.max(jnp.abs(A), axis=(1, 2)), jnp.finfo(A.dtype).tiny)
         A = A / size[:, None, None]
         square = einsum("kij,kjl->kil", A, A)
         cube = einsum("kij,kjl->kil", square, A)
@@ -38,31 +39,41 @@ class KlByMoments(NamedTuple):
         vectors = ((a, a), (a, Aa), (Aa, Aa), (Aa, einsum("kij,kj->ki", A, Aa)))
         mean = _two_nodes(*(einsum("ki,ki->k", *pair) for pair in vectors))
         return cls(
-            Nodes(size * covariance.points, size**2 * covariance.weights),
-            Nodes(size * mean.points, mean.weights),
+            Nodes(size * covariance.points, size * covariance.roots), Nodes(size * mean.points, mean.roots)
+        )
+
+    def of_short_steps(self) -> Float[Array, " K"]:
+        """The square root of KL(eta) eta^2 for large eta."""
+        return jnp.linalg.norm(
+            jnp.concatenate([0.5 * self.covariance.roots, 0.5**0.5 * self.mean.roots]), axis=0
         )
 
     def __call__(self, log_eta: Float[Array, "*S K"]) -> Float[Array, "*S K"]:
         """NaN where a node says that the precision is not positive definite."""
         eta = jnp.exp(log_eta)
-        terms = [w * _of_covariance(at, eta) for at, w in zip(*self.covariance, strict=True)]
-        terms += [w * _of_mean(at, eta) for at, w in zip(*self.mean, strict=True)]
-        return 0.5 * sum(terms)
+        terms = [_of_covariance(*node, eta) for node in zip(*self.covariance, strict=True)]
+        terms += [_of_mean(*node, eta) for node in zip(*self.mean, strict=True)]
+        return 0.5 * jnp.sum(jnp.stack(terms), axis=0)
 
 
-def _of_covariance(eigenvalue: Float[Array, " K"], eta: Float[Array, "*S K"]) -> Float[Array, "*S K"]:
-    """f(l/eta) / l^2, which is 1/(2 eta^2) at l = 0."""
+def _of_covariance(
+    eigenvalue: Float[Array, " K"], root: Float[Array, " K"], eta: Float[Array, "*S K"]
+) -> Float[Array, "*S K"]:
+    """The weight times f(l/eta) / l^2, which is 1/(2 eta^2) at l = 0."""
     x = eigenvalue / eta
     near = jnp.abs(x) < 0.02
     safe = jnp.where(near, 1, x)
     exact = (jnp.log1p(safe) - safe / (1 + safe)) / (safe * safe)
     series = 0.5 - x * (2 / 3 - x * (0.75 - x * 0.8))
-    return jnp.where(x > -1, jnp.where(near, series, exact), jnp.nan) / eta**2
+    return jnp.where(x > -1, jnp.where(near, series, exact), jnp.nan) * (root / eta) ** 2
 
 
-def _of_mean(eigenvalue: Float[Array, " K"], eta: Float[Array, "*S K"]) -> Float[Array, "*S K"]:
+def _of_mean(
+    eigenvalue: Float[Array, " K"], root: Float[Array, " K"], eta: Float[Array, "*S K"]
+) -> Float[Array, "*S K"]:
+    """The weight over (eta + l)^2."""
     gap = eta + eigenvalue
-    return jnp.where(gap > 0, gap**-2, jnp.nan)
+    return jnp.where(gap > 0, (root / gap) ** 2, jnp.nan)
 
 
 def _two_nodes(*moments: Float[Array, " K"]) -> Nodes:
@@ -76,8 +87,10 @@ def _two_nodes(*moments: Float[Array, " K"]) -> Nodes:
     skew = (third * scale - 3 * centre * second * scale + 2 * centre**3) / jnp.maximum(
         variance * deviation, tiny
     )
-    skew = jnp.where(variance > 1e-6 * centre**2, skew, 0)
+    # Below this variance rounding of the moments leaves nothing of the skewness.
+    skew = jnp.where(variance > jnp.finfo(total.dtype).eps ** (2 / 3) * centre**2, skew, 0)
     root = jnp.sqrt(1 + 0.25 * skew**2)
     points = centre + deviation * jnp.stack([0.5 * skew - root, 0.5 * skew + root])
-    share = 0.5 * skew / (2 * root)
-    return Nodes(points, total * jnp.stack([0.5 + share, 0.5 - share]))
+    share = 0.25 * skew / root
+    weights = total * jnp.clip(jnp.stack([0.5 + share, 0.5 - share]), 0, 1)
+    return Nodes(points, jnp.sqrt(weights))

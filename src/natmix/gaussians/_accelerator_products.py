@@ -39,7 +39,7 @@ def log_prob(
     offset: Float[Array, " K"],
     rows: Int[Array, " F"],
     cols: Int[Array, " F"],
-    places: Int[Array, " DE"],
+    *_: Array,
 ) -> Float[Array, "B K"]:
     """-x^T P x / 2 + x^T P m + offset; of doubles."""
     E = x.shape[1] + 1

@@ -41,8 +41,7 @@ def score(
     r: Float[Array, "B K"],
     P: Float[Array, "K D D"],
     Pm: Float[Array, "K D"],
-    rows: Int[Array, " F"],
-    cols: Int[Array, " F"],
+    *_: Array,
 ) -> Float[Array, "B D"]:
     """sum_k r (P m - P x); of doubles."""
     K, D = Pm.shape
