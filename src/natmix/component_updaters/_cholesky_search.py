@@ -130,7 +130,7 @@ def _guess(
 
 
 def _slope(kl: KlByMoments, log_eta: Float[Array, " K"]) -> Float[Array, " K"]:
-    """D log KL / d log eta."""
+    """The slope d log KL / d log eta."""
     ratio = jnp.log(kl(log_eta + _APART) / kl(log_eta))
     return jnp.where(ratio < 0, jnp.clip(ratio / _APART, -200.0, -0.5), -2.0)
 

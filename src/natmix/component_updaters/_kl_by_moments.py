@@ -7,6 +7,9 @@ from jaxtyping import Array, Float
 
 from natmix._linalg import einsum
 
+NEAR = 0.02
+"""Below it `near_zero` is the better of the two."""
+
 
 class Nodes(NamedTuple):
     """Gauss's quadrature with two nodes: exact for cubic functions of an eigenvalue."""
@@ -51,9 +54,15 @@ class KlByMoments(NamedTuple):
     def __call__(self, log_eta: Float[Array, "*S K"]) -> Float[Array, "*S K"]:
         """NaN where a node says that the precision is not positive definite."""
         eta = jnp.exp(log_eta)
-        terms = [_of_covariance(*node, eta) for node in zip(*self.covariance, strict=True)]
-        terms += [_of_mean(*node, eta) for node in zip(*self.mean, strict=True)]
-        return 0.5 * jnp.sum(jnp.stack(terms), axis=0)
+        (point, root), (point2, root2) = zip(*self.covariance, strict=True)
+        covariance = _of_covariance(point, root, eta) + _of_covariance(point2, root2, eta)
+        (point, root), (point2, root2) = zip(*self.mean, strict=True)
+        return 0.5 * (covariance + _of_mean(point, root, eta) + _of_mean(point2, root2, eta))
+
+
+def near_zero(x: Float[Array, "*S"]) -> Float[Array, "*S"]:
+    """The series of f(x) / x^2, for x so small that f itself has lost its digits."""
+    return 0.5 - x * (2 / 3 - x * (0.75 - x * 0.8))
 
 
 def _of_covariance(
@@ -61,11 +70,10 @@ def _of_covariance(
 ) -> Float[Array, "*S K"]:
     """The weight times f(l/eta) / l^2, which is 1/(2 eta^2) at l = 0."""
     x = eigenvalue / eta
-    near = jnp.abs(x) < 0.02
+    near = jnp.abs(x) < NEAR
     safe = jnp.where(near, 1, x)
     exact = (jnp.log1p(safe) - safe / (1 + safe)) / (safe * safe)
-    series = 0.5 - x * (2 / 3 - x * (0.75 - x * 0.8))
-    return jnp.where(x > -1, jnp.where(near, series, exact), jnp.nan) * (root / eta) ** 2
+    return jnp.where(x > -1, jnp.where(near, near_zero(x), exact), jnp.nan) * (root / eta) ** 2
 
 
 def _of_mean(

@@ -11,6 +11,7 @@ from natmix._search import first_inside
 from natmix._types import Scalar
 from natmix.component_updaters._base import AbstractComponentUpdater, Proposal
 from natmix.component_updaters._cholesky_search import cholesky_search
+from natmix.component_updaters._kl_by_moments import NEAR, near_zero
 from natmix.gaussians import AbstractGaussians, FullGaussians
 
 _CPU_EIGEN_DIM = 30
@@ -114,8 +115,6 @@ def _kl(
     # x = l/eta and 1 + x = gap/eta; log(1 + x) - x/(1 + x) loses its digits for small x.
     x = eigenvalues / eta[..., None]
     ratio = gap / eta[..., None]
-    near = jnp.abs(x) < 0.02
-    series = x * x * (0.5 - x * (2 / 3 - x * (0.75 - x * 0.8)))
     exact = jnp.where(jnp.abs(x) < 0.5, jnp.log1p(x), jnp.log(ratio)) - x / ratio
-    covariance = jnp.where(near, series, exact)
+    covariance = jnp.where(jnp.abs(x) < NEAR, x * x * near_zero(x), exact)
     return 0.5 * jnp.sum(covariance + (b / gap) ** 2, axis=-1)
