@@ -8,8 +8,9 @@ float64 and TF32, and a copy. For every size (components, dimensions, samples pe
     iteration   the whole algorithm inside a compiled chunk: draws, target, reuse, estimates, updates,
                 weights, sample database; a search for a new component every 30 iterations
     kernels     log densities, score of the mixture, Stein's sums: time, FLOP/s done (products alone) and
-                bytes/s (arguments, results, and the one large array between), as shares of the ceilings.
-                Up to 64 dimensions they run in float64 (see natmix/gaussians/full.py), above in float32.
+                bytes/s (arguments, results, and the one large array between), as shares of the ceilings for
+                float32 and for copies. Up to 64 dimensions they run in float64 (see
+                natmix/gaussians/_kernels.py), above partly.
                 Where there is much work the library leaves out pairs of sample and component that do not
                 matter: "by pairs".
     update      trust-region step of all components
@@ -32,8 +33,9 @@ from natmix import GMMVI, Mixture
 from natmix._records import NaturalGradient
 from natmix._run import Runner
 from natmix.gaussians import AbstractGaussians, FullGaussians
-from natmix.gaussians._kernels import QuadraticKernel
-from natmix.gaussians.full import halves_from
+from natmix.gaussians._quadratic_kernel import QuadraticKernel
+from natmix.gaussians._stacked_kernel import StackedKernel
+from natmix.gaussians.full import _HALVES
 from natmix.runs._together import Together
 from natmix.targets import JaxTarget
 
@@ -74,7 +76,6 @@ class Kernel(NamedTuple):
     milliseconds: float
     flops: float
     bytes: float
-    ceiling: float
 
 
 def main(sizes, seeds, write):
@@ -141,7 +142,7 @@ def measured(size, found: Ceilings):
     out = [(*size, "iteration", spent, "", f"prototype {prototype}" if prototype else "")]
     for k in kernels(size, found):
         done, moved = k.flops / k.milliseconds * 1e3, k.bytes / k.milliseconds * 1e3
-        share, width = (done / k.ceiling, moved / found.copy) if k.flops else (0.0, 0.0)
+        share, width = (done / found.float32, moved / found.copy) if k.flops else (0.0, 0.0)
         print(f"{k.name} {k.milliseconds:.2f} ms", end="")
         note = f"{done / 1e12:.1f} TFLOP/s {moved / 1e12:.2f} TB/s" if k.flops else ""
         print(f" ({note}: {share:.0%}, {width:.0%})" if k.flops else "", end="; ")
@@ -198,7 +199,6 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
     w = jax.nn.softmax(log_prob(g, x), 0)
     v = jax.random.normal(jax.random.key(1), (N, D))
     kernel = g.kernel()
-    ceiling = found.float64 if isinstance(kernel, QuadraticKernel) else found.float32
     work, between = products(kernel, N)
     ends = 4 * (N * K + 2 * N * D + 2 * K * D * D)
     calls = (
@@ -211,12 +211,12 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
         ("Stein by pairs", jax.jit(lambda g, w, x, v: g.stein(w, x, v)), (g, w, x, v)),
     )
     out = [
-        Kernel(name, 1e3 * seconds_per_call(fn, *arguments), flops, ends + inner, ceiling)
+        Kernel(name, 1e3 * seconds_per_call(fn, *arguments), flops, ends + inner)
         for (name, fn, arguments), flops, inner in zip(calls, work, between, strict=True)
     ]
     if g.goes_by_pairs(x):
         out += [
-            Kernel(name, 1e3 * seconds_per_call(fn, *arguments), 0, 0, 1) for name, fn, arguments in by_pairs
+            Kernel(name, 1e3 * seconds_per_call(fn, *arguments), 0, 0) for name, fn, arguments in by_pairs
         ]
     updater = GMMVI.from_codename("samtron").component_updater
     curvature = g.plus_identity(-g.pull_curvature(jnp.linalg.inv(covariance)))
@@ -224,19 +224,21 @@ def kernels(size, found: Ceilings) -> list[Kernel]:
     update = jax.jit(
         lambda g, n: updater.update(g, n, jnp.full(K, 0.1), jnp.ones(K, jnp.int32), jnp.asarray(1.0))
     )
-    return [*out, Kernel("update", 1e3 * seconds_per_call(update, g, gradient), 0, 0, 1)]
+    return [*out, Kernel("update", 1e3 * seconds_per_call(update, g, gradient), 0, 0)]
 
 
 def products(kernel, N) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """FLOPs of the products alone and bytes of the array between: densities, scores, sums."""
     K, D = kernel.gaussians.mean.shape
-    once = 2 * N * K * D * D
     if isinstance(kernel, QuadraticKernel):
         half, whole = ((D + 1) // 2 + 1) * (D + 1), D * D + D  # entries of a matrix that are multiplied
         entries = half, half, whole
         return tuple(2 * N * K * n for n in entries), tuple(16 * N * n for n in entries)
+    once = 2 * N * K * D * D
+    if isinstance(kernel, StackedKernel):  # whitened in float64, weighted in float32
+        return (once, 2 * once, 2 * once), (16 * K * N * D, 24 * K * N * D, 24 * K * N * D)
     halves = 2 * N * K * ((D // 2) ** 2 + (D - D // 2) * D)
-    return (halves if halves_from() <= D else once, 2 * once, 2 * once), (8 * K * N * D,) * 3
+    return (halves if D >= _HALVES else once, 2 * once, 2 * once), (8 * K * N * D,) * 3
 
 
 def many_seeds(size, seeds):

@@ -19,6 +19,7 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from natmix import _blocks, _run
+from natmix.gaussians import full
 from natmix.targets import _points_at_once
 
 H200 = """
@@ -49,6 +50,7 @@ def compiled(size) -> str:
     arrays, rest = eqx.partition((_run.Plan(algorithm, target, number, number), state), eqx.is_array)
     # As on a GPU with much memory.
     jax.default_backend = lambda: "gpu"
+    full.fast_doubles = lambda: True
     _blocks.by_memory = _points_at_once.by_memory = lambda each, fewest, most: most
     device = topologies.get_topology_desc(
         topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"

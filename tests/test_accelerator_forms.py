@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from natmix import GMMVI, Mixture
+from natmix.gaussians import full
 from natmix.targets import JaxTarget, _points_at_once
 from natmix.targets._points_at_once import numbers, points_at_once
 
@@ -32,27 +33,42 @@ def after_some_steps(codename, reuse, steps=4):
     return state, infos
 
 
-CASES = [(codename, reuse) for codename in ("SAMTRON", "ZAMTRUX", "SEPYFUX") for reuse in (0.0, 2.0)]
+FORMS = {"quadratic": (True, 64), "stacked": (True, 0), "whitened": (False, 64)}
+"""Whether doubles are fast, and up to how many dimensions products of coordinates are used."""
+CASES = [
+    *(
+        (codename, reuse, "quadratic")
+        for codename in ("SAMTRON", "ZAMTRUX", "SEPYFUX")
+        for reuse in (0.0, 2.0)
+    ),
+    ("SAMTRON", 2.0, "stacked"),
+    ("SAMTRON", 2.0, "whitened"),
+]
 
 
 @pytest.fixture(scope="module")
 def both_forms():
     """All cases as on a CPU and as on an accelerator, there with the target in small blocks."""
-    here = {case: after_some_steps(*case) for case in CASES}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "default_backend", lambda: "gpu")
-        patch.setattr(_points_at_once, "_ACCELERATOR_BLOCKS", (64, 64))
-        jax.clear_caches()  # of what is compiled within a step
-        try:
-            there = {case: after_some_steps(*case) for case in CASES}
-        finally:
-            jax.clear_caches()
+    here = {case[:2]: after_some_steps(*case[:2]) for case in CASES}
+    there = {}
+    for form, (doubles, quadratic) in FORMS.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(jax, "default_backend", lambda: "gpu")
+            patch.setattr(full, "fast_doubles", lambda doubles=doubles: doubles)
+            patch.setattr(full, "_ACCELERATOR_QUADRATIC", quadratic)
+            patch.setattr(_points_at_once, "_ACCELERATOR_BLOCKS", (64, 64))
+            jax.clear_caches()  # of what is compiled within a step
+            try:
+                there |= {case: after_some_steps(*case[:2]) for case in CASES if case[2] == form}
+            finally:
+                jax.clear_caches()
     return here, there
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_an_iteration(case, both_forms):
-    (wanted, infos), (found, others) = (form[case] for form in both_forms)
+    here, there = both_forms
+    (wanted, infos), (found, others) = here[case[:2]], there[case]
     assert [int(i.components) for i in infos] == [int(i.components) for i in others]
     assert [int(i.evaluations) for i in infos] == [int(i.evaluations) for i in others]
     np.testing.assert_allclose([i.elbo for i in infos], [i.elbo for i in others], rtol=1e-3)

@@ -1,4 +1,4 @@
-"""The quadratic form of the sums over samples: as accurate as the whitened one, in any precision."""
+"""The other forms of the sums over samples: as accurate as the whitened one, in any precision."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from helpers import random_covariances
 
-from natmix._double import in_double
-from natmix.gaussians import FullGaussians, _accelerator_products, _cpu_products, _kernels
-from natmix.gaussians._kernels import QuadraticKernel, WhitenedKernel
+from natmix._double import fast_doubles, in_double
+from natmix.gaussians import FullGaussians, _accelerator_products, _cpu_products, _quadratic_kernel
+from natmix.gaussians._kernels import WhitenedKernel
+from natmix.gaussians._quadratic_kernel import QuadraticKernel
+from natmix.gaussians._stacked_kernel import StackedKernel
 
 
 def gaussians(dtype, condition=1e5, offset=30.0, K=5, D=7):
@@ -28,28 +30,29 @@ def samples(g, n=40):
 @pytest.mark.parametrize(
     ("K", "D"), [(5, 6), (40, 7), (3, 1)], ids=["few", "more than products", "one dimension"]
 )
-@pytest.mark.parametrize("products", [_cpu_products, _accelerator_products], ids=["cpu", "accelerator"])
-def test_both_forms_agree(dtype, K, D, products, monkeypatch):
-    monkeypatch.setattr(_kernels, "_products", lambda: products)
+@pytest.mark.parametrize("form", ["quadratic cpu", "quadratic accelerator", "stacked"])
+def test_the_forms_agree(dtype, K, D, form, monkeypatch):
+    products = _cpu_products if form.endswith("cpu") else _accelerator_products
+    monkeypatch.setattr(_quadratic_kernel, "_products", lambda: products)
     g = gaussians(dtype, K=K, D=D)
     x = samples(g)
     v = jax.random.normal(jax.random.key(2), x.shape, dtype)
     tolerance = {"rtol": 2e-3, "atol": 2e-3} if dtype == jnp.float32 else {"rtol": 1e-6, "atol": 1e-6}
-    whitened, quadratic = WhitenedKernel(g), QuadraticKernel(g)
+    whitened, other = WhitenedKernel(g), (StackedKernel if form == "stacked" else QuadraticKernel)(g)
     log_prob = whitened.log_prob(x)
     near = np.asarray(log_prob) > -1e4
-    assert quadratic.log_prob(x).dtype == dtype
-    np.testing.assert_allclose(quadratic.log_prob(x)[near], log_prob[near], **tolerance)
+    assert other.log_prob(x).dtype == dtype
+    np.testing.assert_allclose(other.log_prob(x)[near], log_prob[near], **tolerance)
     r = jax.nn.softmax(log_prob, axis=1)
     w = jax.nn.softmax(log_prob, axis=0)
     size = np.abs(whitened.score(r, x)).max()
-    np.testing.assert_allclose(quadratic.score(r, x) / size, whitened.score(r, x) / size, **tolerance)
-    moment, gradient = quadratic.moment_and_gradient(w, x, v)
+    np.testing.assert_allclose(other.score(r, x) / size, whitened.score(r, x) / size, **tolerance)
+    moment, gradient = other.moment_and_gradient(w, x, v)
     np.testing.assert_allclose(
-        quadratic.curvature(moment), whitened.curvature(whitened.moment(w, x, v)), **tolerance
+        other.curvature(moment), whitened.curvature(whitened.moment(w, x, v)), **tolerance
     )
     np.testing.assert_allclose(gradient, whitened.moment_and_gradient(w, x, v)[1], **tolerance)
-    np.testing.assert_array_equal(moment, quadratic.moment(w, x, v))
+    np.testing.assert_array_equal(moment, other.moment(w, x, v))
 
 
 def test_single_precision_products_would_not_do():
@@ -65,6 +68,18 @@ def test_single_precision_products_would_not_do():
     right = WhitenedKernel(g).log_prob(x)[own]
     assert np.abs(naive[own] - right).max() > 1.0
     assert np.abs(QuadraticKernel(g).log_prob(x)[own] - right).max() < 0.01
+
+
+def test_a_difference_in_single_precision_would_not_do():
+    g = gaussians(jnp.float32, offset=3e3)
+    x = samples(g)
+    W = g.inverse_tril
+    y = jnp.einsum("nj,kij->nki", x, W) - jnp.einsum("kij,kj->ki", W, g.mean)
+    own = np.arange(len(x)), np.repeat(np.arange(g.capacity), 40)
+    right = WhitenedKernel(g).log_prob(x)[own]
+    naive = -0.5 * jnp.sum(y * y, axis=-1) - g.half_log_det() - 0.5 * g.dim * np.log(2 * np.pi)
+    assert np.abs(naive[own] - right).max() > 0.1
+    assert np.abs(StackedKernel(g).log_prob(x)[own] - right).max() < 0.01
 
 
 def cancelling(x):
@@ -95,7 +110,8 @@ def test_double_precision_survives_loops_branches_and_vmap_without_x64(inside, b
     np.testing.assert_allclose(found, 5e-3, rtol=1e-5)
 
 
-def test_log_density_is_differentiable_in_everything_both_ways():
+@pytest.mark.parametrize("form", [QuadraticKernel, StackedKernel])
+def test_log_density_is_differentiable_in_everything_both_ways(form):
     g = gaussians(jnp.float64, condition=10.0, offset=1.0, K=2, D=3)
     x = samples(g, 1)
 
@@ -104,8 +120,38 @@ def test_log_density_is_differentiable_in_everything_both_ways():
 
     for argnum in (0, 1):
         slow = jax.grad(total(WhitenedKernel), argnum)(g, x)
-        fast = jax.grad(total(QuadraticKernel), argnum)(g, x)
+        fast = jax.grad(total(form), argnum)(g, x)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10), slow, fast)
     directions = jax.tree.map(jnp.cos, (g, x))
     slow = jax.jvp(total(WhitenedKernel), (g, x), directions)[1]
-    np.testing.assert_allclose(jax.jvp(total(QuadraticKernel), (g, x), directions)[1], slow, rtol=1e-8)
+    np.testing.assert_allclose(jax.jvp(total(form), (g, x), directions)[1], slow, rtol=1e-8)
+
+
+class Device:
+    def __init__(self, compute_capability=None):
+        if compute_capability:
+            self.compute_capability = compute_capability
+
+
+@pytest.mark.parametrize(
+    ("device", "fast"),
+    [
+        (Device("9.0"), True),
+        (Device("10.0"), True),
+        (Device("8.9"), False),
+        (Device("10.3"), False),
+        (Device("12.0"), False),
+        (Device("gfx942"), True),
+        (Device("gfx1100"), False),
+        (Device(), False),
+    ],
+    ids=lambda v: getattr(v, "compute_capability", str(v)),
+)
+def test_doubles_only_where_they_are_fast(device, fast, monkeypatch):
+    assert fast_doubles()  # a CPU
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
+    assert fast_doubles() is fast
+    for D, form in ((64, QuadraticKernel), (65, StackedKernel)):
+        kernel = FullGaussians.isotropic(jnp.zeros((1, D)), jnp.ones(1)).kernel()
+        assert type(kernel) is (form if fast else WhitenedKernel)

@@ -4,13 +4,14 @@ With z = (x, 1) a log density is z^T Q z, one symmetric matrix for each Gaussian
 enough: the pairs (i, i + s) for shifts s of up to half the length, coordinates counted in a circle. Their
 products are z times z shifted, in which no index has to be looked up.
 
-The samples come last, so that threads side by side read numbers side by side: the barriers keep the compiler
-from reading them as they lay before.
+The samples come last, so that threads side by side read numbers side by side: barriers and a constraint keep
+the compiler from reading them as they lay before or shall lie after.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float, Int
 
 from natmix._linalg import einsum
@@ -63,7 +64,9 @@ def score(
     D = x.shape[1]
     Q = _matrices(P, Pm, jnp.zeros_like(Pm[:, 0]))[:, rows, cols]
     sums = einsum("kf,nk->fn", Q, r)
-    return 2 * jnp.sum(sums[places].reshape(D, D + 1, -1) * _with_one(x), axis=1).T
+    places = places.reshape(D, D + 1)
+    total = sum(sums[places[:, j]] * z for j, z in enumerate(_with_one(x)))
+    return 2 * _barrier(with_layout_constraint(total, Layout((0, 1)))).T
 
 
 def cross_sums(

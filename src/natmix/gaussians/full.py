@@ -9,11 +9,14 @@ from jaxtyping import Array, Float, Int
 
 from natmix import _sharding
 from natmix._blocks import block_rows, map_blocks
+from natmix._double import fast_doubles
 from natmix._linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
 from natmix._types import Count
 from natmix.gaussians._base import AbstractGaussians
-from natmix.gaussians._kernels import AbstractKernel, QuadraticKernel, WhitenedKernel
+from natmix.gaussians._kernels import AbstractKernel, WhitenedKernel
 from natmix.gaussians._pairs import moments, pulled_sums
+from natmix.gaussians._quadratic_kernel import QuadraticKernel
+from natmix.gaussians._stacked_kernel import StackedKernel
 
 _CPU_QUADRATIC = 40
 _ACCELERATOR_QUADRATIC = 64
@@ -26,8 +29,7 @@ _NOT_FEW_DIMENSIONS = 16
 _ACCELERATOR_PAIRS = 2**34
 """Multiplications of a dense sum below which an accelerator does it sooner than it finds what matters."""
 
-_CPU_HALVES = 96
-_ACCELERATOR_HALVES = 192
+_HALVES = 96
 """Dimensions from which half of a triangular factor's zeros are worth leaving out."""
 
 
@@ -67,8 +69,11 @@ class FullGaussians(AbstractGaussians):
         return jnp.linalg.norm(self.inverse_tril * size[:, None, :], axis=(-2, -1))
 
     def kernel(self) -> AbstractKernel:
-        limit = _CPU_QUADRATIC if jax.default_backend() == "cpu" else _ACCELERATOR_QUADRATIC
-        return QuadraticKernel(self) if self.dim <= limit else WhitenedKernel(self)
+        if not fast_doubles():
+            return WhitenedKernel(self)
+        if jax.default_backend() == "cpu":
+            return QuadraticKernel(self) if self.dim <= _CPU_QUADRATIC else WhitenedKernel(self)
+        return QuadraticKernel(self) if self.dim <= _ACCELERATOR_QUADRATIC else StackedKernel(self)
 
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
@@ -102,7 +107,7 @@ class FullGaussians(AbstractGaussians):
         return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)
 
     def squared_distances(self, x: Float[Array, "N D"]) -> Float[Array, "K N"]:
-        if self.dim < halves_from():
+        if self.dim < _HALVES:
             return super().squared_distances(x)
         # L^-1 is triangular: the first half of y needs only the first half of x.
         half = self.dim // 2
@@ -197,8 +202,3 @@ class FullGaussians(AbstractGaussians):
 
     def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return einsum("kni,kij->nj", y * r.T[:, :, None], self.inverse_tril)
-
-
-def halves_from() -> int:
-    """Dimensions from which densities leave out half of the zeros of L^-1."""
-    return _CPU_HALVES if jax.default_backend() == "cpu" else _ACCELERATOR_HALVES
