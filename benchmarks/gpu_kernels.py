@@ -11,7 +11,6 @@ and once more; what is within branches (a search for a component, zeros of the d
 import argparse
 import re
 
-import equinox as eqx
 import gpu
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from natmix import _blocks, _run
+from natmix._compile import parted
 from natmix.gaussians import full
 from natmix.targets import _points_at_once
 
@@ -46,8 +46,8 @@ def compiled(size) -> str:
     algorithm, target, mixture = gpu.set_up(size)
     rows = size[0] + gpu.WINDOWS
     state = algorithm.init(0, mixture, capacity=rows)
+    arrays, rest = parted((algorithm, target))
     number = jnp.asarray(100, jnp.int32)
-    arrays, rest = eqx.partition((_run.Plan(algorithm, target, number, number), state), eqx.is_array)
     # As on a GPU with much memory.
     jax.default_backend = lambda: "gpu"
     full.fast_doubles = lambda: True
@@ -56,13 +56,13 @@ def compiled(size) -> str:
         topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
     ).devices[0]
 
-    def chunk(arrays):
-        return eqx.filter(_run._chunk.__wrapped__(*eqx.combine(arrays, rest)), eqx.is_array)
+    def chunk(arrays, state):
+        return _run._chunk.__wrapped__(rest, arrays, number, number, state)
 
     placed = SingleDeviceSharding(device)
     program = jax.jit(chunk, in_shardings=placed, out_shardings=placed)
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays)
-    return program.trace(shapes).lower(lowering_platforms=("cuda",)).compile().as_text()
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, state))
+    return program.trace(*shapes).lower(lowering_platforms=("cuda",)).compile().as_text()
 
 
 def computations(text: str) -> dict[str, list[str]]:

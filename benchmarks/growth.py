@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI, Mixture
-from natmix._run import Runner, _chunk
+from natmix._run import Runner
 from natmix.targets import JaxTarget
 
 FIXED = {"components": 16, "dimensions": 20, "samples": 100, "stored": 100_000}
@@ -108,7 +108,7 @@ def measure(axis: str, size: int) -> Point:
     rows = K + SPARE if axis in SEARCHING else K
     state = algorithm.init(0, mixture, capacity=rows)
     runner = Runner(algorithm, target, rows)
-    memory = _chunk.jitted.lower(runner._plan(0, 0), state).compile().compiled.memory_analysis()
+    memory = runner.lowered(state).compile().memory_analysis()
     if axis == "stored":
         state = filled(state, target)
     state = runner.advance(state, 1, None).state

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI, JaxTarget, Mixture
-from natmix._run import Runner, _chunk
+from natmix._run import Runner
 
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 BYTES = {"f64": 8, "f32": 4, "s32": 4, "u32": 4, "s64": 8, "pred": 1}
@@ -51,7 +51,7 @@ def measure(n, devices, options):
     runner = Runner(algo, target, K)
     state = algo.init(0, start)
     begin = time.perf_counter()
-    compiled = _chunk.jitted.lower(runner._plan(1, 2**30), state).compile().compiled
+    compiled = runner.lowered(state).compile()
     compiling = time.perf_counter() - begin
     memory = compiled.memory_analysis()
     N = algo.sample_selector.max_draws(state.mixture.num_components)

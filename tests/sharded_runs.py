@@ -9,7 +9,7 @@ from helpers import mixture_target, random_mixture
 
 import natmix
 from natmix import GMMVI, JaxTarget, _compile
-from natmix._run import Runner, _chunk
+from natmix._run import Runner
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -79,7 +79,7 @@ def program(target):
     algo = GMMVI.from_codename("semtrux", sample_selector={"desired_samples": 20}).on(jax.devices())
     runner = Runner(algo, target, 16)
     state = algo.init(0, random_mixture(1, 16, 3))
-    return _chunk.jitted.lower(runner._plan(1, 1000), state).compile().compiled.as_text()
+    return runner.lowered(state).compile().as_text()
 
 
 def noisy(key, x):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from natmix import _compile
-from natmix._compile import compiler_options, quick_array_jit, quick_jit
+from natmix._compile import compiler_options, parted, quick_array_jit, quick_jit
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,31 @@ def test_a_quick_function_may_be_part_of_another_program():
     assert jax.eval_shape(lambda: power(x, 2)).shape == ()
     assert jnp.all(jax.grad(power)(x, 2) == 2 * x)
     assert jnp.all(jax.vmap(lambda x: power(x, 3))(jnp.stack([x, 2 * x])) == jnp.array([9, 72]))
+
+
+def test_a_tree_in_two_parts_and_one_again():
+    tree = {"f": jnp.sin, "x": jnp.arange(3.0), "n": (None, 2), "s": "text"}
+    arrays, rest = parted(tree)
+    again = rest.joined(arrays)
+    assert jax.tree.structure(again) == jax.tree.structure(tree)
+    assert again["f"] is jnp.sin
+    assert again["n"] == (None, 2)
+    assert again["s"] == "text"
+    assert again["x"] is tree["x"]
+
+
+def test_equal_rests_share_a_program_and_others_do_not():
+    traced = []
+
+    @quick_array_jit(static_argnums=(0,), donate_argnums=(2,))
+    def apply(rest, arrays, state):
+        traced.append(1)
+        tree = rest.joined(arrays)
+        return tree["f"](tree["x"]) + state
+
+    for x, f, programs in ((0.0, jnp.sin, 1), (1.0, jnp.sin, 1), (0.0, jnp.cos, 2)):
+        arrays, rest = parted({"f": f, "x": jnp.asarray(x)})
+        state = jnp.ones(3)
+        assert jnp.allclose(apply.jitted(rest, arrays, state), f(x) + 1)
+        assert state.is_deleted()
+        assert len(traced) == programs

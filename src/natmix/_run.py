@@ -2,39 +2,30 @@
 
 import dataclasses
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from natmix._ahead import Ahead
 from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown, shrunk
-from natmix._compile import collector_paused, quick_jit
+from natmix._compile import Rest, collector_paused, parted, quick_array_jit, quick_jit
 from natmix._info_log import InfoLog
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
 from natmix._state import Info, State
-from natmix._types import Count
+from natmix._types import Count, Flag
 from natmix.targets import AbstractTarget, TargetError
 
 CHUNK = 128
 """The most iterations between two looks of the host."""
 
 _MANY = 2**31 - 1
-
-
-class Plan(eqx.Module):
-    """What a chunk does, apart from the state it changes."""
-
-    algorithm: GMMVI
-    target: AbstractTarget
-    iterations: Count
-    budget: Count
-    """Evaluations of the target that may still be spent."""
 
 
 class ChunkResult(NamedTuple):
@@ -46,39 +37,44 @@ class ChunkResult(NamedTuple):
     """Whether the next iteration might exceed the budget."""
 
 
+class Outcome(NamedTuple):
+    """What the host wants to know after a chunk."""
+
+    log: InfoLog
+    done: Count
+    iteration: Count
+    full: Flag
+    """Whether the next step needs more component rows."""
+
+
 @eqx.filter_jit
 def _step(algorithm: GMMVI, target: AbstractTarget, state: State) -> tuple[State, Info]:
     """Traced once, though a chunk needs it twice."""
     return algorithm.step(state, target)
 
 
-@quick_jit(donate="all-except-first")
-def _chunk(plan: Plan, state: State) -> tuple[State, InfoLog, Count, Count]:
-    """Up to ``plan.iterations`` steps; stops early for lack of room or budget."""
-    algo = plan.algorithm
-    _, blank = eqx.filter_eval_shape(_step, algo, plan.target, state)
+@quick_array_jit(static_argnums=(0,), donate_argnums=(4,))
+def _chunk(
+    rest: Rest, arrays: tuple[Array | None, ...], iterations: Count, budget: Count, state: State
+) -> tuple[State, Outcome]:
+    """Up to ``iterations`` steps of algorithm and target; stops early for lack of room or budget."""
+    algo, target = rest.joined(arrays)
+    _, blank = eqx.filter_eval_shape(_step, algo, target, state)
 
     def more(carry: tuple[Count, Count, State, InfoLog]) -> Count:
         i, spent, state, _ = carry
-        affordable = spent <= plan.budget - algo.next_evaluations_at_most(state)
-        return (i < plan.iterations) & affordable & ~algo.needs_room(state)
+        affordable = spent <= budget - algo.next_evaluations_at_most(state)
+        return (i < iterations) & affordable & ~algo.needs_room(state)
 
     def step(carry: tuple[Count, Count, State, InfoLog]) -> tuple[Count, Count, State, InfoLog]:
         i, spent, state, log = carry
-        state, info = _step(algo, plan.target, state)
+        state, info = _step(algo, target, state)
         return i + 1, spent + info.evaluations, state, log.put(i, info)
 
     zero = jnp.zeros((), jnp.int32)
     start = (zero, zero, state, InfoLog.empty(CHUNK, blank))
-    i, spent, state, log = jax.lax.while_loop(more, step, start)
-    return state, log, i, spent
-
-
-def _compiled(plan: Plan, state: State) -> State:
-    """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
-    with collector_paused():
-        state, *_ = _chunk(plan, state)
-    return jax.block_until_ready(state)
+    i, _, state, log = jax.lax.while_loop(more, step, start)
+    return state, Outcome(log, i, state.iteration, algo.needs_room(state))
 
 
 @quick_jit()
@@ -122,6 +118,9 @@ class Runner:
         self.compile_seconds = 0.0
         self._warm: set[int] = set()
         self._ahead = Ahead()
+        self._arrays, self._rest = parted((self.algorithm, self.target))
+        self._known: tuple[State, bool, int] | None = None
+        """The last state, whether it is full, its iteration: to ask the device for them takes long."""
 
     def advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
@@ -145,13 +144,14 @@ class Runner:
         if state.mixture.num_components not in self._warm:
             start = time.perf_counter()
             self._ahead.wait_for(state.mixture.num_components)
-            state = _compiled(self._plan(0, budget), state)
+            state = self._compiled(state)
             self._warm.add(state.mixture.num_components)
             self.compile_seconds += time.perf_counter() - start
-        state, log, done, _ = _chunk(self._plan(iterations, budget), state)
-        log, done = jax.device_get((log, done))  # all at once, for every copy has to wait
-        n = int(done)
-        arrays = log.arrays(n)
+        state, outcome = _chunk.jitted(*self._arguments(iterations, budget, state))
+        outcome = jax.device_get(outcome)  # all at once, for every copy has to wait
+        self._known = state, bool(outcome.full), int(outcome.iteration)
+        n = int(outcome.done)
+        arrays = outcome.log.arrays(n)
         if n:
             self._compile_ahead(state, int(arrays["components"][-1]))
         return ChunkResult(state, arrays, exhausted=n == 0 and iterations > 0)
@@ -161,12 +161,20 @@ class Runner:
         more = self._ahead.wanted(rows, components, state.mixture.dim, self.most_rows)
         if more is not None and more not in self._warm:
             larger = _resized(self.algorithm, state, more)
-            self._ahead.start(more, lambda: _compiled(self._plan(0, 0), larger))
+            self._ahead.start(more, lambda: self._compiled(larger))
 
-    def _plan(self, iterations: int, budget: int) -> Plan:
-        return Plan(
-            self.algorithm, self.target, jnp.asarray(iterations, jnp.int32), jnp.asarray(budget, jnp.int32)
-        )
+    def _compiled(self, state: State) -> State:
+        """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
+        with collector_paused():
+            state, _ = _chunk.jitted(*self._arguments(0, 0, state))
+        return jax.block_until_ready(state)
+
+    def lowered(self, state: State) -> jax.stages.Lowered:
+        """The program for a chunk, not yet compiled."""
+        return _chunk.lower(*self._arguments(0, 0, state))
+
+    def _arguments(self, iterations: int, budget: int, state: State) -> tuple[Any, ...]:
+        return self._rest, self._arrays, np.int32(iterations), np.int32(budget), state
 
     def _advance_outside(self, state: State, budget: int) -> ChunkResult:
         _, bound = _outlook(self.algorithm, state)
@@ -188,10 +196,12 @@ class Runner:
     def _fitted(self, state: State) -> State:
         """The state with a fitting number of rows."""
         rows = state.mixture.num_components
-        full, _ = _outlook(self.algorithm, state)
-        if bool(full):
+        if self._known is None or self._known[0] is not state:
+            self._known = state, bool(_outlook(self.algorithm, state)[0]), int(state.iteration)
+        _, full, iteration = self._known
+        if full:
             return _resized(self.algorithm, state, min(grown(rows, state.mixture.dim), self.most_rows))
-        if int(state.iteration) % self.shrink_every:
+        if iteration % self.shrink_every:
             return state
         present = int(np.sum(np.asarray(state.mixture.log_weights) > -np.inf))
         can_shrink = state.sample_selector is None
