@@ -140,7 +140,7 @@ def measured(size, found: Ceilings):
     beside = f"{prototype:10.1f}" if prototype else " " * 10
     print(f"{label:>15} {rows:5} {compile_seconds:7.1f}s {spent:7.2f} ms {beside}", end="  ", flush=True)
     out = [(*size, "iteration", spent, "", f"prototype {prototype}" if prototype else "")]
-    for k in kernels(size, found):
+    for k in kernels(size):
         done, moved = k.flops / k.milliseconds * 1e3, k.bytes / k.milliseconds * 1e3
         share, width = (done / found.float32, moved / found.copy) if k.flops else (0.0, 0.0)
         print(f"{k.name} {k.milliseconds:.2f} ms", end="")
@@ -186,7 +186,7 @@ def iteration(size) -> tuple[float, int, float]:
     return runner.compile_seconds, rows, min(spent)
 
 
-def kernels(size, found: Ceilings) -> list[Kernel]:
+def kernels(size) -> list[Kernel]:
     K, D, S = size
     N = K * S
     rng = np.random.default_rng(1)

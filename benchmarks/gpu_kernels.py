@@ -56,12 +56,12 @@ def compiled(size) -> str:
         topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
     ).devices[0]
 
-    def chunk(arrays, state):
-        return _run._chunk.__wrapped__(rest, arrays, number, number, state)
+    def chunk(arrays, iterations, budget, state):
+        return _run._chunk.__wrapped__(rest, arrays, iterations, budget, state)
 
     placed = SingleDeviceSharding(device)
     program = jax.jit(chunk, in_shardings=placed, out_shardings=placed)
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, state))
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, number, number, state))
     return program.trace(*shapes).lower(lowering_platforms=("cuda",)).compile().as_text()
 
 

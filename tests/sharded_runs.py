@@ -5,11 +5,16 @@ import sys
 
 import jax
 import numpy as np
+import pytest
 from helpers import mixture_target, random_mixture
 
 import natmix
 from natmix import GMMVI, JaxTarget, _compile
 from natmix._run import Runner
+from natmix._sharding import as_mesh, using
+from natmix.gaussians import AbstractGaussians, FullGaussians, _accelerator_products, _quadratic_kernel
+from natmix.gaussians._quadratic_kernel import QuadraticKernel
+from natmix.gaussians._stacked_kernel import StackedKernel
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -94,6 +99,30 @@ def evaluated(target, devices):
     return np.asarray(found.log_density).tolist()
 
 
+def accelerator_forms():
+    """How far densities and scores are apart on one device and on eight, in the forms for accelerators."""
+    mixture = random_mixture(4, 8, 5, spread=3.0)
+    g, x = mixture.components, mixture.sample(0, 64)
+    mesh = as_mesh(jax.devices())
+
+    def found(kernel, mesh):
+        def densities_and_score(g, x):
+            with pytest.MonkeyPatch.context() as patch, using(mesh):
+                patch.setattr(FullGaussians, "kernel", lambda g: kernel(g))
+                patch.setattr(_quadratic_kernel, "_products", lambda: _accelerator_products)
+                log_prob = g.log_prob(x)
+                return log_prob, AbstractGaussians.mixture_score(g, jax.nn.softmax(log_prob, axis=1), x)
+
+        return [np.asarray(a) for a in jax.jit(densities_and_score)(g, x)]
+
+    def apart(kernel):
+        return [
+            float(np.abs(a - b).max()) for a, b in zip(found(kernel, None), found(kernel, mesh), strict=True)
+        ]
+
+    return {kernel.__name__: apart(kernel) for kernel in (QuadraticKernel, StackedKernel)}
+
+
 def messages():
     """What is said about meshes that do not fit."""
     eight = GMMVI.from_codename("samtron").on(jax.devices())
@@ -147,6 +176,7 @@ def main(path):
     out["noisy"] = [evaluated(blocks, devices) for devices in (None, jax.devices())]
     out["program"] = program(target)
     out["messages"] = messages()
+    out["accelerator forms"] = accelerator_forms()
     out["fit"] = fitted()
     with open(path, "w") as file:
         json.dump(out, file)

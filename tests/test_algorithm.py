@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import mixture_target, random_mixture
 
-from natmix import GMMVI, Mixture
+from natmix import GMMVI, Mixture, _run
 from natmix._run import Runner
 
 TARGET = random_mixture(11, 3, 2, spread=3.0)
@@ -190,6 +190,52 @@ def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
         capacities.add(state.mixture.num_components)
     assert capacities == {4, 8, 16, 20}
     assert len(traces) <= 2 * len(capacities)
+
+
+def growing(monkeypatch, forgetful):
+    """Of a run that grows: its end, rows after every chunk, how often the host asked about a state."""
+    asked = []
+    outlook = _run._outlook
+    monkeypatch.setattr(_run, "_outlook", lambda *a: asked.append(1) or outlook(*a))
+    target = mixture_target(random_mixture(12, 3, 2, spread=3.0))
+    algo = GMMVI.from_codename(
+        "SAMYFUX",
+        sample_selector={"desired_samples": 5},
+        component_adaptation={"add_iters": 1, "del_iters": 50, "database_size": 600, "max_components": 20},
+    )
+    runner = Runner(algo, target, 20)
+    state, rows = algo.init(0, start(K=1), capacity=4), []
+    while int(state.iteration) < 30:
+        if forgetful:
+            runner._known = None
+        state = runner.advance(state, 3, None).state
+        rows.append((int(state.iteration), state.mixture.num_components))
+    return state, rows, len(asked)
+
+
+def test_what_a_runner_knows_of_its_last_state_changes_nothing(monkeypatch):
+    state, rows, asked = growing(monkeypatch, forgetful=False)
+    other, others, often = growing(monkeypatch, forgetful=True)
+    assert rows == others
+    assert len({r for _, r in rows}) > 2
+    np.testing.assert_array_equal(state.mixture.means, other.mixture.means)
+    assert asked == 1  # about the first state
+    assert often == len(rows)
+
+
+def test_a_state_that_was_changed_is_looked_at_anew():
+    target = mixture_target(random_mixture(12, 3, 2, spread=3.0))
+    algo = GMMVI.from_codename(
+        "SAMYFUX",
+        sample_selector={"desired_samples": 5},
+        component_adaptation={"add_iters": 30, "database_size": 600},
+    )
+    runner = Runner(algo, target, 20)
+    state = runner.advance(algo.init(0, start(K=1), capacity=4), 1, None).state
+    assert state.mixture.num_components == 4
+    full = eqx.tree_at(lambda s: s.mixture.log_weights, state, jnp.full(4, -jnp.log(4.0)))
+    at_a_search = dataclasses.replace(full, iteration=jnp.asarray(30, jnp.int32))
+    assert runner.advance(at_a_search, 1, None).state.mixture.num_components == 8
 
 
 def test_vmap_in_single_precision_without_x64():

@@ -1,5 +1,8 @@
 """Bad input gets one clear sentence before any long work; bad values never reach the mixture."""
 
+import dataclasses
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +10,9 @@ import pytest
 
 import natmix
 from natmix import GMMVI, HostTarget, Mixture, TargetError
+from natmix._records import Evaluation
 from natmix._run import Runner
+from natmix.targets import AbstractTarget
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -182,7 +187,7 @@ def test_raising_in_the_middle_keeps_what_was_reached(at):
     assert_healthy(result)
 
 
-def test_raising_inside_jax_keeps_what_was_reached():
+def test_raising_inside_jax_keeps_what_was_reached(caplog):
     calls = 0
 
     def check(x):
@@ -202,6 +207,43 @@ def test_raising_inside_jax_keeps_what_was_reached():
     assert error.value.result is not None
     assert 1 <= error.value.result.counts.iterations < 100
     assert_healthy(error.value.result)
+    assert not caplog.records  # jax would log the whole traceback
+
+
+def test_an_error_of_equinox_is_its_own_sentence(caplog):
+    def target(x):
+        return normal(eqx.error_if(x, jnp.abs(x[0]) > 1, "a joint is beyond its limit"))
+
+    with pytest.raises(TargetError) as error:
+        natmix.fit(target, dim=2, algorithm="zamtron", max_iterations=5, **SMALL)
+    assert str(error.value).startswith("An iteration failed: a joint is beyond its limit")
+    assert not caplog.records
+
+
+@dataclasses.dataclass
+class Simulator:
+    """With an equality of its own and therefore without a hash."""
+
+    scale: float
+
+
+class Simulation(AbstractTarget):
+    """Outside JAX."""
+
+    simulator: Simulator
+    dim: int = eqx.field(static=True, default=2)
+    has_gradient = False
+    inside_jax = False
+
+    def evaluate(self, key, x, count, needs_gradient):
+        values = -0.5 * np.sum(np.asarray(x) ** 2, axis=1) / self.simulator.scale**2
+        return Evaluation(jnp.asarray(values, x.dtype), None)
+
+
+def test_a_target_outside_jax_needs_no_hash():
+    result = natmix.fit(Simulation(Simulator(2.0)), algorithm="zamtron", max_iterations=3, **SMALL)
+    assert result.counts.iterations == 3
+    assert_healthy(result)
 
 
 # Values that are no numbers ---------------------------------------------------------------------

@@ -92,6 +92,13 @@ def test_a_mesh_that_does_not_fit_gives_a_clear_sentence(seen, name, words):
     assert words in seen["messages"][name]
 
 
+@pytest.mark.parametrize("form", ["QuadraticKernel", "StackedKernel"])
+def test_the_forms_for_accelerators_on_a_mesh(seen, form):
+    densities, score = seen["accelerator forms"][form]
+    assert densities < 1e-9
+    assert score < 1e-9
+
+
 def test_fit_on_a_mesh(seen):
     fit = seen["fit"]
     value, error = fit["elbo"]

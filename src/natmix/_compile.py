@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -127,6 +128,21 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def callbacks_quiet() -> Iterator[None]:
+    """Without jax's log of what a callback raised: the error itself says it."""
+    logger = logging.getLogger("jax._src.callback")
+    logger.addFilter(_says_something_else)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_says_something_else)
+
+
+def _says_something_else(record: logging.LogRecord) -> bool:
+    return "callback failed" not in record.getMessage()
 
 
 def _known(name: str, value: Any) -> bool:

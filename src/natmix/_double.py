@@ -8,8 +8,8 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
 
-_FAST_CAPABILITIES = ("6.0", "7.0", "8.0", "9.0", "10.0", "gfx9")
-"""How those of GPUs for data centres begin. Others multiply doubles at a 32nd or 64th of floats' rate."""
+_FAST_CAPABILITIES = ("6.0", "7.0", "8.0", "9.0", "10.0", "gfx908", "gfx90a", "gfx94", "gfx95")
+"""How those of GPUs for data centres begin. Others multiply doubles at a 16th of floats' rate or less."""
 
 
 def fast_doubles() -> bool:

@@ -307,6 +307,9 @@ def evaluations_given(error: KeyboardInterrupt) -> int:
 
 
 def gist(error: Exception) -> str:
-    """An error in one line; a quoted traceback has it in its last one."""
+    """An error in one line; a quoted traceback has it in its last one, but for Equinox's, who goes on."""
+    _, found, message = str(error).partition("EquinoxRuntimeError: ")
+    if found:
+        return message.strip().splitlines()[0]
     lines = [type(error).__name__, *str(error).strip().splitlines()]
     return lines[-1] if "Traceback" in str(error) else ": ".join(lines[:2])

@@ -1,6 +1,7 @@
 """Run iterations in compiled chunks, growing the number of component rows when they fill up."""
 
 import dataclasses
+import functools
 import time
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from natmix._ahead import Ahead
 from natmix._algorithm import GMMVI
 from natmix._blas import single_threaded_blas
 from natmix._capacity import fewest_rows, grown, shrunk
-from natmix._compile import Rest, collector_paused, parted, quick_array_jit, quick_jit
+from natmix._compile import Rest, callbacks_quiet, collector_paused, parted, quick_array_jit, quick_jit
 from natmix._info_log import InfoLog
 from natmix._records import Evaluation, Query
 from natmix._sharding import everywhere, using, whole_rows
@@ -118,7 +119,6 @@ class Runner:
         self.compile_seconds = 0.0
         self._warm: set[int] = set()
         self._ahead = Ahead()
-        self._arrays, self._rest = parted((self.algorithm, self.target))
         self._known: tuple[State, bool, int] | None = None
         """The last state, whether it is full, its iteration: to ask the device for them takes long."""
 
@@ -147,8 +147,9 @@ class Runner:
             state = self._compiled(state)
             self._warm.add(state.mixture.num_components)
             self.compile_seconds += time.perf_counter() - start
-        state, outcome = _chunk.jitted(*self._arguments(iterations, budget, state))
-        outcome = jax.device_get(outcome)  # all at once, for every copy has to wait
+        with callbacks_quiet():
+            state, outcome = _chunk.jitted(*self._arguments(iterations, budget, state))
+            outcome = jax.device_get(outcome)  # all at once, for every copy has to wait
         self._known = state, bool(outcome.full), int(outcome.iteration)
         n = int(outcome.done)
         arrays = outcome.log.arrays(n)
@@ -174,7 +175,12 @@ class Runner:
         return _chunk.lower(*self._arguments(0, 0, state))
 
     def _arguments(self, iterations: int, budget: int, state: State) -> tuple[Any, ...]:
-        return self._rest, self._arrays, np.int32(iterations), np.int32(budget), state
+        arrays, rest = self._parts
+        return rest, arrays, np.int32(iterations), np.int32(budget), state
+
+    @functools.cached_property
+    def _parts(self) -> tuple[tuple[Array | None, ...], Rest]:
+        return parted((self.algorithm, self.target))
 
     def _advance_outside(self, state: State, budget: int) -> ChunkResult:
         _, bound = _outlook(self.algorithm, state)
