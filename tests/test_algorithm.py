@@ -174,16 +174,20 @@ def test_traces_do_not_grow_with_iterations_seeds_stepsizes_or_the_database(monk
     assert len(traces) == first
 
 
-def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
-    traces = counting(monkeypatch)
-    target = mixture_target(random_mixture(12, 3, 2, spread=3.0))
+def about_to_grow():
+    """A runner and a state with one component, of four that have room, to which every iteration adds one."""
     algo = GMMVI.from_codename(
         "SAMYFUX",
         sample_selector={"desired_samples": 5},
         component_adaptation={"add_iters": 1, "del_iters": 50, "database_size": 600, "max_components": 20},
     )
-    runner = Runner(algo, target, 20)
-    state = algo.init(0, start(K=1), capacity=4)
+    runner = Runner(algo, mixture_target(random_mixture(12, 3, 2, spread=3.0)), 20)
+    return runner, algo.init(0, start(K=1), capacity=4)
+
+
+def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
+    traces = counting(monkeypatch)
+    runner, state = about_to_grow()
     capacities = {4}
     while int(jnp.sum(state.mixture.log_weights > -jnp.inf)) < 20:
         state = runner.advance(state, 50, None).state
@@ -197,14 +201,7 @@ def growing(monkeypatch, forgetful):
     asked = []
     outlook = _run._outlook
     monkeypatch.setattr(_run, "_outlook", lambda *a: asked.append(1) or outlook(*a))
-    target = mixture_target(random_mixture(12, 3, 2, spread=3.0))
-    algo = GMMVI.from_codename(
-        "SAMYFUX",
-        sample_selector={"desired_samples": 5},
-        component_adaptation={"add_iters": 1, "del_iters": 50, "database_size": 600, "max_components": 20},
-    )
-    runner = Runner(algo, target, 20)
-    state, rows = algo.init(0, start(K=1), capacity=4), []
+    (runner, state), rows = about_to_grow(), []
     while int(state.iteration) < 30:
         if forgetful:
             runner._known = None

@@ -307,7 +307,7 @@ def evaluations_given(error: KeyboardInterrupt) -> int:
 
 
 def gist(error: Exception) -> str:
-    """An error in one line; a quoted traceback has it in its last one, but for Equinox's, who goes on."""
+    """An error in one line; a quoted traceback has it in its last one, but for Equinox's, which goes on."""
     _, found, message = str(error).partition("EquinoxRuntimeError: ")
     if found:
         return message.strip().splitlines()[0]

@@ -49,12 +49,7 @@ class QuadraticKernel(AbstractKernel):
         return symmetrise(einsum("kij,kjl,klm->kim", g.inverse_tril, moment, g.scale_tril))
 
 
-def _log_prob(
-    x: Float[Array, "B D"],
-    mean: Float[Array, "K D"],
-    W: Float[Array, "K D D"],
-    half_log_det: Float[Array, " K"],
-) -> Float[Array, "B K"]:
+def _log_prob(x: Array, mean: Array, W: Array, half_log_det: Array) -> Array:
     return _log_prob_in_double(x, mean, W, half_log_det, *_products().indices(x.shape[1]))
 
 
