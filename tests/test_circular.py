@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from natmix import _circular
 from natmix._circular import count_rows, front, leading, put_chosen, put_circular, to_front
 
 
@@ -68,9 +67,7 @@ def test_those_wanted_come_first_in_their_order(mask):
     np.testing.assert_array_equal(values[: len(rows)], rows * 10)
 
 
-@pytest.mark.parametrize("few", [0, 2**23])
-def test_counts_by_comparing_and_by_scattering(few, monkeypatch):
-    monkeypatch.setattr(_circular, "_FEW", few)
+def test_rows_are_counted():
     rng = np.random.default_rng(0)
     row, mask = rng.integers(0, 7, 50), rng.random(50) < 0.6
     np.testing.assert_array_equal(

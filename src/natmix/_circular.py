@@ -74,15 +74,9 @@ def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
 
 def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
     """How often each row occurs where ``mask`` holds."""
-    if jax.default_backend() != "cpu" or K * row.shape[0] > _FEW:
-        return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
-    return jnp.sum((row[:, None] == jnp.arange(K)) & mask[:, None], axis=0, dtype=jnp.int32)
+    return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
 
 
 def _method() -> str:
     # As a loop every halving is several kernels of its own on an accelerator; unrolled, they are one.
     return "scan" if jax.default_backend() == "cpu" else "scan_unrolled"
-
-
-_FEW = 2**23
-"""Comparisons that take a CPU less time than a scatter."""

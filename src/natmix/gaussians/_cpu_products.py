@@ -1,7 +1,8 @@
 """Products of coordinates in double precision, as a CPU does them soonest.
 
 The samples come last, so that loops run along them, and numbers are widened once, before they are multiplied
-with each other: the barriers keep the compiler from doing it anew for every product.
+with each other: the barriers keep the compiler from doing it anew for every product, and from having a matrix
+product write its result transposed, which takes longer than to transpose it.
 """
 
 import jax
@@ -15,9 +16,11 @@ _barrier = jax.lax.optimization_barrier
 
 
 def indices(dim: int) -> tuple[Int[Array, " F"], Int[Array, " F"]]:
-    """The pairs of coordinates whose products are formed: the upper triangle."""
+    """The pairs of (x, 1) whose products are formed: two coordinates, a coordinate and 1, 1 and 1."""
     rows, cols = np.triu_indices(dim)
-    return jnp.asarray(rows, jnp.int32), jnp.asarray(cols, jnp.int32)
+    first = np.concatenate([rows, np.arange(dim + 1)])
+    second = np.concatenate([cols, np.full(dim + 1, dim)])
+    return jnp.asarray(first, jnp.int32), jnp.asarray(second, jnp.int32)
 
 
 def log_prob(
@@ -25,15 +28,16 @@ def log_prob(
     P: Float[Array, "K D D"],
     Pm: Float[Array, "K D"],
     offset: Float[Array, " K"],
-    rows: Int[Array, " F"],
-    cols: Int[Array, " F"],
+    first: Int[Array, " F"],
+    second: Int[Array, " F"],
 ) -> Float[Array, "B K"]:
-    """-x^T P x / 2 + x^T P m + offset; of doubles."""
+    """-x^T P x / 2 + x^T P m + offset, one product; of doubles."""
+    D = x.shape[1]
+    rows, cols = first[: -D - 1], second[: -D - 1]
     quadratic = P[:, rows, cols] * jnp.where(rows == cols, -0.5, -1.0)
-    if quadratic.shape[0] > quadratic.shape[1]:  # the result is the large array
-        return einsum("nf,kf->nk", x[:, rows] * x[:, cols], quadratic) + einsum("ni,ki->nk", x, Pm) + offset
-    x = _barrier(x.T)
-    return (einsum("kf,fn->kn", quadratic, x[rows] * x[cols]) + einsum("ki,in->kn", Pm, x)).T + offset
+    coefficients = jnp.concatenate([quadratic, Pm, offset[:, None]], axis=1)
+    x = _barrier(jnp.concatenate([x.T, jnp.ones((1, x.shape[0]), x.dtype)]))
+    return _barrier(einsum("kf,fn->kn", coefficients, x[first] * x[second])).T
 
 
 def score(

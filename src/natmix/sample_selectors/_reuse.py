@@ -125,7 +125,7 @@ class Ring(eqx.Module):
             real=real,
             log_components=mixture.components.log_prob(x, count),
             used=used,
-            log_mass=self._log_mass(x, self.log_sums[slot], used, count),
+            log_mass=self._log_mass(x, self.log_sums[slot], used, jnp.sum(real, dtype=jnp.int32)),
         )
 
     def _log_mass(

@@ -10,13 +10,14 @@ from jaxtyping import Array, Float, Int
 from natmix._blocks import map_components, rows_at_once
 from natmix._circular import leading
 from natmix._importance import effective_sample_size
+from natmix._normals import normals
 from natmix._sharding import current, everywhere
 from natmix._types import Count, PRNGKey
 from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
 
-_ELEMENTS = 2**13
+_ELEMENTS = 2**15
 """Numbers to draw at once on a CPU, at least, so that absent components cost nothing."""
 
 
@@ -64,5 +65,4 @@ def _draws(
     gaussians: AbstractGaussians, n: int, rows: Int[Array, " B"], keys: PRNGKey
 ) -> Float[Array, "B n D"]:
     """``n`` samples of each of these components."""
-    noise = jax.vmap(lambda k: jax.random.normal(k, (n, gaussians.dim), gaussians.dtype))(keys)
-    return gaussians.take(rows).colour(noise)
+    return gaussians.take(rows).colour(normals(keys, (n, gaussians.dim), gaussians.dtype))

@@ -10,6 +10,7 @@ from natmix._circular import count_rows
 from natmix._hyper import flag
 from natmix._importance import effective_sample_size
 from natmix._keys import draw_rows
+from natmix._normals import normals
 from natmix._types import Count, PRNGKey, Scalar
 from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
@@ -54,6 +55,6 @@ class FromMixture(AbstractSampleSelector):
         # One key per sample: more room for samples does not change the first ones.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(n))
         rows = jax.vmap(lambda k: draw_rows(k, mixture.log_weights, 1)[0])(keys)
-        noise = jax.vmap(lambda k: jax.random.normal(jax.random.fold_in(k, 1), (D,), mixture.dtype))(keys)
+        noise = normals(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), (D,), mixture.dtype)
         number = count_rows(rows, wanted, mixture.num_components)
         return mixture.components.colour_rows(noise, rows), rows, number
