@@ -1,6 +1,7 @@
-"""On accelerators the program for more rows is compiled in the background."""
+"""The program for more rows is compiled in the background."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import random_mixture
@@ -38,7 +39,7 @@ class Spied(_ahead.Ahead):
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch, seeds):
     def run_to_16(ahead):
-        monkeypatch.setattr(_ahead, "_host_is_idle", lambda: ahead)
+        monkeypatch.setattr(_ahead, "_host_has_time", lambda: ahead)
         traces = counting(monkeypatch)
         target = JaxTarget(lambda x: MIXTURE.log_prob(x), 2)  # another function: no program is there yet
         stepper = Alone(ALGORITHM, target, 1) if seeds == 1 else Together(ALGORITHM, [target] * seeds, 1)
@@ -57,6 +58,23 @@ def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch, seeds)
     assert later == 0  # the program for 16 rows was not traced again when it was needed
     assert max(m.num_components for m in mixtures) == 16
     jax.tree.map(np.testing.assert_array_equal, mixtures, without)
+
+
+@pytest.mark.parametrize(("cores", "wanted"), [("1", None), ("2", 16)])
+def test_a_single_core_has_no_time_for_it(monkeypatch, cores, wanted):
+    monkeypatch.setenv("NPROC", cores)
+    assert _ahead.Ahead().wanted(8, 4, 20, 64) == wanted
+    assert _ahead.Ahead().wanted(8, 3, 20, 64) is None
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_the_thread_is_as_precise_as_the_one_that_starts_it(double):
+    seen = []
+    ahead = _ahead.Ahead()
+    with jax.enable_x64(double):
+        ahead.start(16, lambda: seen.append(jnp.zeros(1).dtype))
+    ahead.wait_for(16)
+    assert seen == [np.float64 if double else np.float32]
 
 
 def test_an_error_in_the_background_is_nobodys_business():

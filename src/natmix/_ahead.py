@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 
 from natmix._capacity import grown
+from natmix._cores import usable_cores
 
 
 class Ahead:
@@ -19,7 +20,7 @@ class Ahead:
     def wanted(self, rows: int, components: int, dim: int, most: int) -> int | None:
         """For how many rows to compile now: the next number, once half of the present ones are taken."""
         more = min(grown(rows, dim), most)
-        if more <= rows or 2 * components < rows or more == self._rows or not _host_is_idle():
+        if more <= rows or 2 * components < rows or more == self._rows or not _host_has_time():
             return None
         return more
 
@@ -28,7 +29,8 @@ class Ahead:
 
         An error means nothing here: if it comes again when it matters, it is raised.
         """
-        self._thread = threading.Thread(target=_quietly, args=(compile_it,))
+        double = jax.enable_x64(bool(jax.config.read("jax_enable_x64")))  # a thread has its own
+        self._thread = threading.Thread(target=_quietly, args=(double, compile_it))
         self._rows = rows
         self._thread.start()
 
@@ -38,11 +40,11 @@ class Ahead:
             self._thread.join()
 
 
-def _host_is_idle() -> bool:
-    """Where another device does the work."""
-    return jax.default_backend() != "cpu"
+def _host_has_time() -> bool:
+    """Where another device does the work, or at least not a single core."""
+    return jax.default_backend() != "cpu" or usable_cores() > 1
 
 
-def _quietly(compile_it: Callable[[], object]) -> None:
-    with contextlib.suppress(Exception):
+def _quietly(double: contextlib.AbstractContextManager[object], compile_it: Callable[[], object]) -> None:
+    with contextlib.suppress(Exception), double:
         compile_it()

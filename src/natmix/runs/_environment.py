@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from natmix._cores import usable_cores
 from natmix._version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
@@ -33,13 +34,7 @@ def device() -> str:
     first = jax.devices()[0]
     if first.platform != "cpu":
         return first.device_kind
-    return f"CPU, {_usable_cores()} cores ({_cpu_name()})"
-
-
-def _usable_cores() -> int | None:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
+    return f"CPU, {usable_cores()} cores ({_cpu_name()})"
 
 
 def _cpu_name() -> str:
