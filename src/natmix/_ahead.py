@@ -9,6 +9,9 @@ import jax
 from natmix._capacity import grown
 from natmix._cores import usable_cores
 
+_ENOUGH_CORES = 4
+"""On a CPU. With 2 of them the iterations meanwhile take longer by about what is gained."""
+
 
 class Ahead:
     """At most one program at a time is compiled, while the device works with the one before."""
@@ -41,8 +44,8 @@ class Ahead:
 
 
 def _host_has_time() -> bool:
-    """Where another device does the work, or at least not a single core."""
-    return jax.default_backend() != "cpu" or usable_cores() > 1
+    """Where another device does the work, or cores are left over by those that do."""
+    return jax.default_backend() != "cpu" or usable_cores() >= _ENOUGH_CORES
 
 
 def _quietly(double: contextlib.AbstractContextManager[object], compile_it: Callable[[], object]) -> None:

@@ -161,7 +161,9 @@ class Runner:
         rows = state.mixture.num_components
         more = self._ahead.wanted(rows, components, state.mixture.dim, self.most_rows)
         if more is not None and more not in self._warm:
+            start = time.perf_counter()
             larger = _resized(self.algorithm, state, more)
+            self.compile_seconds += time.perf_counter() - start
             self._ahead.start(more, lambda: self._compiled(larger))
 
     def _compiled(self, state: State) -> State:

@@ -211,7 +211,9 @@ class Together:
         rows = group[0].mixture.num_components
         more = self._ahead.wanted(rows, components, group[0].mixture.dim, self._most)
         if more is not None and (len(group), more) not in self._warm:
+            start = time.perf_counter()
             larger = [_resized(self._algorithm, s, more) for s in group]
+            self.compile_seconds += time.perf_counter() - start
             self._ahead.start(more, lambda: self._compiled(larger))
 
     def _plan(self, iterations: int, budget: np.ndarray, active: np.ndarray) -> GroupPlan:
