@@ -18,7 +18,7 @@ from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
 
 _ELEMENTS = 2**15
-"""Numbers to draw at once on a CPU, at least, so that absent components cost nothing."""
+"""Numbers to draw at once on a CPU: enough to keep it busy, few enough that absent components cost little."""
 
 
 class FromComponents(AbstractSampleSelector):
