@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
+PACKAGE := pyproject.toml hatch_build.py $(wildcard src/natmix/native/c/*)
 
 .PHONY: demo test test-slow test-stan lint references bench bench-gpu bench-posteriors tutorials clean
 
@@ -50,12 +51,12 @@ clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamps are as old as the last installation: again only when pyproject.toml changes.
-$(VENV)/.plot: $(VENV)/.created pyproject.toml
+# The stamps are as old as the last installation: again only when pyproject.toml or the C sources change.
+$(VENV)/.plot: $(VENV)/.created $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --editable '.[plot]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.created pyproject.toml
+$(VENV)/.dev: $(VENV)/.created $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
@@ -63,11 +64,11 @@ $(VENV)/.stan: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable '.[stan]'
 	@touch $@
 
-$(VENV)/.reference: $(VENV)/.created pyproject.toml
+$(VENV)/.reference: $(VENV)/.created $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --editable '.[reference]'
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.created pyproject.toml
+$(VENV)/.bench: $(VENV)/.created $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --editable '.[plot,problems]'
 	@touch $@
 

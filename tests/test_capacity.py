@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from natmix import GMMVI
+from natmix import GMMVI, native
 from natmix._capacity import fewest_rows, grown, initial_capacity
 
 
@@ -38,7 +38,14 @@ def test_on_a_cpu_few_dimensions_have_many_rows_to_begin_with(monkeypatch):
 
 def test_on_a_cpu_many_rows_grow_by_half(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert [grown(rows, 20) for rows in (8, 32, 48, 56, 112)] == [16, 64, 72, 88, 168]
+    assert [grown(rows, 20) for rows in (32, 48, 56, 112)] == [64, 72, 88, 168]
+
+
+@pytest.mark.parametrize(("loops", "then"), [(True, 32), (False, 16)])
+def test_few_rows_grow_by_four_where_empty_ones_cost_little(monkeypatch, loops, then):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(native, "used", lambda: loops)
+    assert grown(8, 20) == then
 
 
 def test_a_fixed_number_of_components_has_no_spare_rows(backend):

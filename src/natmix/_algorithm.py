@@ -195,7 +195,7 @@ class GMMVI(eqx.Module):
         weight_state, weight_stepsize = algo.weight_stepsize.update(
             state.weight_stepsize, objective(mixture, state.rewards.value, T), state.iteration
         )
-        log_components = components.log_prob(batch.x, batch.count)
+        log_components = components.log_prob(batch.x, batch.count, mixture.exists)
         log_ratio, elbo = expected_log_ratios(
             mixture, batch, log_components, T, algo.weight_updater.self_normalised
         )

@@ -2,6 +2,7 @@
 
 import jax
 
+from natmix import native
 from natmix._algorithm import GMMVI
 from natmix._sharding import whole_rows
 
@@ -11,6 +12,8 @@ iteration takes little beside a second and a third program, which 32 rows spare 
 _CPU_FEWEST_BEYOND = 4
 _CPU_DOUBLES_BELOW = 48
 """On a CPU, rows that double; more of them grow by half, as empty ones cost more than programs do."""
+_LOOPS_QUADRUPLE_BELOW = 32
+"""On a CPU, rows that grow by 4 where loops in machine code leave out empty ones."""
 _ACCELERATOR_FEWEST = 32
 """Rows to start with, at least, while they are cheap."""
 _STEP = 8
@@ -33,6 +36,8 @@ def fewest_rows(dim: int) -> int:
 def grown(rows: int, dim: int) -> int:
     """Rows for more components than ``rows``."""
     if jax.default_backend() == "cpu":
+        if rows < _LOOPS_QUADRUPLE_BELOW and native.used():
+            return 4 * rows
         return 2 * rows if rows < _CPU_DOUBLES_BELOW else _whole(rows + rows // 2)
     if rows < _QUADRUPLES_BELOW and rows * dim**2 <= _CHEAP:
         return 4 * rows

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from natmix._compile import quick_array_jit
@@ -44,6 +44,11 @@ class Mixture(eqx.Module):
 
     log_weights: Float[Array, " K"]
     components: AbstractGaussians
+
+    @property
+    def exists(self) -> Bool[Array, " K"]:
+        """Which components there are."""
+        return self.log_weights > -jnp.inf
 
     # Construction -------------------------------------------------------------------------------
 

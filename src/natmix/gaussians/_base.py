@@ -191,8 +191,13 @@ class AbstractGaussians(eqx.Module):
         y = self.whiten(x)
         return jnp.sum(y * y, axis=-1)
 
-    def log_prob(self, x: Float[Array, "N D"], count: Count | None = None) -> Float[Array, "N K"]:
-        """Log N(x; m, S) of every sample under every component."""
+    def log_prob(
+        self,
+        x: Float[Array, "N D"],
+        count: Count | None = None,
+        present: Bool[Array, " K"] | None = None,
+    ) -> Float[Array, "N K"]:
+        """Log N(x; m, S) of every sample under every component; any number or -inf under absent ones."""
         kernel = self.kernel()
         return map_blocks(kernel.log_prob, (x,), _rows(kernel, x, count), count)
 

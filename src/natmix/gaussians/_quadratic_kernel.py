@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from natmix._blocks import block_rows
 from natmix._double import in_double
-from natmix._linalg import einsum, symmetrise
+from natmix._linalg import einsum
 from natmix.gaussians import _accelerator_products, _cpu_products
 from natmix.gaussians._kernels import LOG_2PI, AbstractKernel, differentiable_log_prob
 
@@ -45,8 +45,7 @@ class QuadraticKernel(AbstractKernel):
         return both[:, : D * D].reshape(K, D, D), both[:, D * D :]
 
     def curvature(self, moment: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
-        g = self.gaussians
-        return symmetrise(einsum("kij,kjl,klm->kim", g.inverse_tril, moment, g.scale_tril))
+        return self.gaussians.cross_curvature(moment)
 
 
 def _log_prob(x: Array, mean: Array, W: Array, half_log_det: Array) -> Array:

@@ -5,13 +5,14 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from natmix import _sharding
+from natmix import _sharding, native
 from natmix._blocks import block_rows, map_blocks
 from natmix._double import fast_doubles
 from natmix._linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
 from natmix._types import Count
+from natmix.gaussians import _by_loops
 from natmix.gaussians._base import AbstractGaussians
 from natmix.gaussians._kernels import AbstractKernel, WhitenedKernel
 from natmix.gaussians._pairs import moments, pulled_sums
@@ -31,6 +32,10 @@ _ACCELERATOR_PAIRS = 2**34
 
 _HALVES = 96
 """Dimensions from which half of a triangular factor's zeros are worth leaving out."""
+
+
+_MANY_SAMPLES = 64
+"""From this number on samples meet Gaussians in loops of machine code, where there are any."""
 
 
 class FullGaussians(AbstractGaussians):
@@ -74,6 +79,27 @@ class FullGaussians(AbstractGaussians):
         if jax.default_backend() == "cpu":
             return QuadraticKernel(self) if self.dim <= _CPU_QUADRATIC else WhitenedKernel(self)
         return QuadraticKernel(self) if self.dim <= _ACCELERATOR_QUADRATIC else StackedKernel(self)
+
+    def has_loops(self, x: Float[Array, "N D"]) -> bool:
+        """Whether these samples meet the Gaussians in the loops of `natmix.native`."""
+        return x.shape[0] >= _MANY_SAMPLES and native.used()
+
+    def log_prob(
+        self,
+        x: Float[Array, "N D"],
+        count: Count | None = None,
+        present: Bool[Array, " K"] | None = None,
+    ) -> Float[Array, "N K"]:
+        if not self.has_loops(x):
+            return super().log_prob(x, count, present)
+        return _by_loops.log_prob(self, x, count, present)
+
+    def mixture_log_prob(
+        self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> Float[Array, " N"]:
+        if not self.has_loops(x):
+            return super().mixture_log_prob(log_weights, x, count)
+        return _by_loops.mixture_log_prob(self, log_weights, x, count)
 
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
@@ -199,6 +225,10 @@ class FullGaussians(AbstractGaussians):
 
     def _finish_cross(self, M: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
         return symmetrise(einsum("kij,kjl->kil", M, self.scale_tril))
+
+    def cross_curvature(self, M: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+        """The symmetric part of L^-1 M L, of M = sum_n w (x - m) v^T."""
+        return symmetrise(einsum("kij,kjl,klm->kim", self.inverse_tril, M, self.scale_tril))
 
     def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return einsum("kni,kij->nj", y * r.T[:, :, None], self.inverse_tril)

@@ -1,18 +1,18 @@
 """Stein's sums without an array of weights: these are formed for some samples at a time."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
-from natmix import _sharding
+from natmix import _sharding, native
 from natmix._blocks import map_blocks, sum_blocks
 from natmix._linalg import einsum
 from natmix._passes import largest_log_weights, relative_weights
 from natmix._records import Batch
-from natmix.gaussians import AbstractGaussians
+from natmix.gaussians import AbstractGaussians, FullGaussians
 from natmix.gaussians._base import Curvature
 from natmix.gaussians._kernels import AbstractKernel
 from natmix.mixture import Mixture
@@ -35,12 +35,16 @@ class SteinSums(NamedTuple):
 def pays(gaussians: AbstractGaussians, batch: Batch) -> bool:
     """Whether arrays of N x K numbers are what takes the time."""
     on_cpu = jax.default_backend() == "cpu" and _sharding.current() is None
-    return on_cpu and not gaussians.goes_by_pairs(batch.x)
+    return on_cpu and (_has_loops(gaussians, batch) or not gaussians.goes_by_pairs(batch.x))
 
 
 def mixture_score(mixture: Mixture, batch: Batch) -> Float[Array, "N D"]:
     """Grad log q(x)."""
-    kernel = mixture.components.kernel()
+    gaussians = mixture.components
+    if _has_loops(gaussians, batch):
+        W, log_weights = gaussians.inverse_tril, mixture.log_weights
+        return native.score(batch.x, gaussians.mean, W, batch.log_components, log_weights, batch.count)
+    kernel = gaussians.kernel()
     block = Partial(_score, kernel, mixture.log_weights)
     return map_blocks(block, (batch.log_components, batch.x), kernel.rows_per_block(), batch.count)
 
@@ -49,28 +53,47 @@ def stein_sums(
     gaussians: AbstractGaussians, batch: Batch, grad_ratio: Float[Array, "N D"], self_normalised: bool
 ) -> SteinSums:
     """`AbstractGaussians.stein` with the weights q(x|o) / z(x)."""
-    kernel = gaussians.kernel()
     largest = largest_log_weights(batch.log_components, batch)
     ok = jnp.isfinite(largest)
     top = jnp.where(ok, largest, 0)
-    positive = jnp.stack([~batch.zero, jnp.ones_like(batch.zero)], axis=1).astype(batch.x.dtype)
-    arrays = (batch.log_components, batch.log_background, batch.valid, positive, batch.x, grad_ratio)
-    moment, gradient, weight = sum_blocks(
-        Partial(_sums, kernel, top), arrays, kernel.rows_per_block(), batch.count
-    )
+    curvature, gradient, weight = _moments(gaussians, batch, top, grad_ratio)
     inside, total = weight.T
     if self_normalised:
         factor, log_scale = 1 / jnp.maximum(total, 1e-30), jnp.zeros_like(top)
     else:
         factor, log_scale = jnp.ones_like(top), top - jnp.log(jnp.maximum(batch.count, 1).astype(top.dtype))
     return SteinSums(
-        gaussians.scaled(kernel.curvature(moment), factor),
+        gaussians.scaled(curvature, factor),
         gaussians.pull(gradient) * factor[:, None],
         inside * factor,
         total * factor,
         log_scale,
         ok,
     )
+
+
+def _moments(
+    gaussians: AbstractGaussians, batch: Batch, top: Float[Array, " K"], grad_ratio: Float[Array, "N D"]
+) -> tuple[Curvature, Float[Array, "K D"], Float[Array, "K 2"]]:
+    """The Hessian, sum_n w grad R, and the weight of all samples and of those with positive density."""
+    positive = jnp.stack([~batch.zero, jnp.ones_like(batch.zero)], axis=1).astype(batch.x.dtype)
+    arrays = (batch.log_components, batch.log_background, batch.valid)
+    if _has_loops(gaussians, batch):
+        samples = (batch.x, gaussians.mean, grad_ratio)
+        moment, gradient, weight = native.moments(*arrays, top, positive, *samples, batch.count)
+        return gaussians.cross_curvature(moment), gradient, weight
+    kernel = gaussians.kernel()
+    moment, gradient, weight = sum_blocks(
+        Partial(_sums, kernel, top),
+        (*arrays, positive, batch.x, grad_ratio),
+        kernel.rows_per_block(),
+        batch.count,
+    )
+    return kernel.curvature(moment), gradient, weight
+
+
+def _has_loops(gaussians: AbstractGaussians, batch: Batch) -> TypeGuard[FullGaussians]:
+    return isinstance(gaussians, FullGaussians) and gaussians.has_loops(batch.x)
 
 
 def _score(

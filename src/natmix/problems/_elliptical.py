@@ -9,10 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natmix import native
 from natmix._linalg import einsum
 from natmix._types import PRNGKey
 from natmix.gaussians import FullGaussians
 from natmix.problems._block_size import block_size
+
+_LOOP_ROWS = 1024
+"""Points at once for the loops of `natmix.native`: they need little room, but threads share the points."""
 
 
 class AbstractEllipticalMixture(eqx.Module):
@@ -30,7 +34,8 @@ class AbstractEllipticalMixture(eqx.Module):
         """By how much standard normal draws are stretched before L is applied."""
 
     def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
-        squared = _squared(x, self.shape.mean, self.shape.inverse_tril)
+        form = _squared_by_loops if self.shape.has_loops(x) else _squared
+        squared = form(x, self.shape.mean, self.shape.inverse_tril)
         return jax.nn.logsumexp(self.log_profile(squared) + self.log_constant, axis=1)
 
     def sample(self, key: PRNGKey, n: int) -> Float[Array, "n D"]:
@@ -59,6 +64,23 @@ def _squared_backward(kept: tuple[Array, Array], slope: Array) -> tuple[Array, N
 _squared.defvjp(_squared_forward, _squared_backward)
 
 
+@jax.custom_vjp
+def _squared_by_loops(x: Array, mean: Array, inverse_tril: Array) -> Float[Array, "N K"]:
+    """The same by the loops of `natmix.native`."""
+    return -2 * native.log_prob(x, mean, inverse_tril, jnp.zeros_like(mean[:, 0]), None, None)
+
+
+def _loops_forward(x: Array, mean: Array, inverse_tril: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+    return _squared_by_loops(x, mean, inverse_tril), (x, mean, inverse_tril)
+
+
+def _loops_backward(kept: tuple[Array, Array, Array], slope: Array) -> tuple[Array, None, None]:
+    return -2 * native.pulled_sums(*kept, slope, None), None, None
+
+
+_squared_by_loops.defvjp(_loops_forward, _loops_backward)
+
+
 @eqx.filter_jit
 def _sample(mixture: AbstractEllipticalMixture, key: PRNGKey, n: int) -> Float[Array, "n D"]:
     key_row, key_noise, key_stretch = jax.random.split(key, 3)
@@ -82,7 +104,8 @@ def draw_parameters(seed: int, components: int, dim: int, spread: float) -> tupl
 def rows_per_block(components: int, dim: int) -> int:
     """Points whose differences to all means fit into a cache, or fill a device."""
     size = components * dim
-    return block_size(cpu=_between(128, 2**17 // size, 512), accelerator=_between(1024, 2**24 // size, 16384))
+    cpu = _LOOP_ROWS if native.used() else _between(128, 2**17 // size, 512)
+    return block_size(cpu=cpu, accelerator=_between(1024, 2**24 // size, 16384))
 
 
 def check_components(components: Any) -> int:

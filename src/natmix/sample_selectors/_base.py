@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix._circular import front
 from natmix._hyper import Option, ratio, whole
-from natmix._passes import log_sums
+from natmix._passes import Background, log_sums
 from natmix._records import Batch, Draws
 from natmix._sharding import current, everywhere, split
 from natmix._types import Count, PRNGKey
@@ -43,7 +43,9 @@ class AbstractSampleSelector(Option):
         """The most new samples an iteration may need with so many components."""
 
     @abc.abstractmethod
-    def effective_samples(self, log_components: Float[Array, "R K"], log_z: Array, mixture: Mixture) -> Array:
+    def effective_samples(
+        self, log_components: Float[Array, "R K"], old: Background, mixture: Mixture
+    ) -> Array:
         """n_eff of old samples: per component, or one number."""
 
     @abc.abstractmethod
@@ -85,15 +87,12 @@ class AbstractSampleSelector(Option):
 
     def _n_eff_of_old(self, old: OldSamples | None, mixture: Mixture) -> Array:
         if old is None:
-            return self.effective_samples(
-                jnp.full((1, mixture.num_components), -jnp.inf, mixture.dtype),
-                jnp.zeros(1, mixture.dtype),
-                mixture,
-            )
+            none = Background(jnp.zeros(1, mixture.dtype), jnp.zeros(1, bool))
+            return self.effective_samples(jnp.zeros_like(mixture.log_weights)[None], none, mixture)
         usable = old.real & (old.log_target < jnp.inf)
-        log_q = jnp.where(usable[:, None], old.log_components, -jnp.inf)
         log_z = old.log_mass - jnp.log(jnp.maximum(jnp.sum(old.real), 1).astype(old.x.dtype))
-        return self.effective_samples(log_q, jnp.where(old.real, log_z, 0), mixture)
+        background = Background(jnp.where(old.real, log_z, 0), usable)
+        return self.effective_samples(old.log_components, background, mixture)
 
     def _wanted(self, mixture: Mixture) -> Count:
         return self.reused_per_row * jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32)
@@ -113,7 +112,7 @@ class AbstractSampleSelector(Option):
         new = jnp.arange(draws.x.shape[0]) < draws.count
         x = jnp.where(new[:, None], draws.x, 0)
         drawn = draws.number.astype(x.dtype)
-        log_components = mixture.components.log_prob(x, draws.count)
+        log_components = mixture.components.log_prob(x, draws.count, mixture.exists)
         log_mass = log_sums(log_components, jnp.log(drawn), draws.count)
         raw, slope, source, real, count = log_density, gradient, draws.source, new, draws.count
         if state is not None:
@@ -138,7 +137,8 @@ class AbstractSampleSelector(Option):
             if current() is None:
                 log_components = jnp.concatenate([old.log_components, log_components])[order]
             else:  # each device those of its samples, rather than send N x K numbers around
-                log_components = mixture.components.log_prob(x, jnp.sum(real, dtype=jnp.int32))
+                whole = jnp.sum(real, dtype=jnp.int32)
+                log_components = mixture.components.log_prob(x, whole, mixture.exists)
             count = jnp.sum(real, dtype=jnp.int32)
             real = jnp.arange(x.shape[0]) < count
             x = jnp.where(real[:, None], x, 0)

@@ -123,7 +123,7 @@ class Ring(eqx.Module):
             log_target=self.log_target[slot],
             gradient=None if self.gradient is None else self.gradient[slot],
             real=real,
-            log_components=mixture.components.log_prob(x, count),
+            log_components=mixture.components.log_prob(x, count, mixture.exists),
             used=used,
             log_mass=self._log_mass(x, self.log_sums[slot], used, jnp.sum(real, dtype=jnp.int32)),
         )
@@ -231,7 +231,7 @@ class Ring(eqx.Module):
 
 
 def _meet(ring: Ring, used: Float[Array, " HK"], x: Float[Array, "B D"]) -> tuple[Array, Array]:
-    log_prob = ring.gaussians.log_prob(x)
+    log_prob = ring.gaussians.log_prob(x, None, (used > 0) | (ring.counts > 0))
     mass = jax.nn.logsumexp(log_prob + jnp.log(used), axis=1)
     each = (log_prob + jnp.log(ring.counts)).reshape(x.shape[0], ring.max_age, -1)
     return mass, jax.nn.logsumexp(each, axis=2)

@@ -4,16 +4,18 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Int
 
+from natmix import native
 from natmix._blocks import map_components, rows_at_once
 from natmix._circular import leading
-from natmix._importance import effective_sample_size
-from natmix._normals import normals
+from natmix._normals import normals, usual
+from natmix._passes import Background, effective_samples
 from natmix._sharding import current, everywhere
 from natmix._types import Count, PRNGKey
-from natmix.gaussians import AbstractGaussians
+from natmix.gaussians import AbstractGaussians, FullGaussians
 from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
 
@@ -38,9 +40,9 @@ class FromComponents(AbstractSampleSelector):
         return self.max_draws(1) * components
 
     def effective_samples(
-        self, log_components: Float[Array, "R K"], log_z: Float[Array, " R"], mixture: Mixture
+        self, log_components: Float[Array, "R K"], old: Background, mixture: Mixture
     ) -> Float[Array, " K"]:
-        return effective_sample_size(log_components - log_z[:, None])
+        return effective_samples(log_components, old)
 
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Float[Array, " K"]
@@ -51,6 +53,10 @@ class FromComponents(AbstractSampleSelector):
         number = jnp.where(exists, jnp.maximum(missing, self.min_new_samples), 0)
         # Noise depends on the component's identity, not on its row or on padding.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(ids)
+        g = mixture.components
+        if isinstance(g, FullGaussians) and native.used() and g.dtype == np.float32 and usual(keys):
+            x, source = native.draws(jax.random.key_data(keys), number, g.mean, g.scale_tril, K * n)
+            return x, source, number
         rows = Partial(_draws, mixture.components, n)
         if current() is None:
             at_once = rows_at_once(n * D, max(1, _ELEMENTS // (n * D)))

@@ -11,6 +11,7 @@ from natmix._hyper import flag
 from natmix._importance import effective_sample_size
 from natmix._keys import draw_rows
 from natmix._normals import normals
+from natmix._passes import Background, log_sums
 from natmix._types import Count, PRNGKey, Scalar
 from natmix.mixture import Mixture
 from natmix.sample_selectors._base import AbstractSampleSelector
@@ -40,10 +41,10 @@ class FromMixture(AbstractSampleSelector):
         return jnp.maximum(wanted, self.min_new_samples)
 
     def effective_samples(
-        self, log_components: Float[Array, "R K"], log_z: Float[Array, " R"], mixture: Mixture
+        self, log_components: Float[Array, "R K"], old: Background, mixture: Mixture
     ) -> Scalar:
-        log_q = jax.nn.logsumexp(log_components + mixture.log_weights, axis=1)
-        return effective_sample_size(log_q - log_z)
+        log_q = log_sums(log_components, mixture.log_weights)
+        return effective_sample_size(jnp.where(old.valid, log_q - old.log_background, -jnp.inf))
 
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Scalar

@@ -1,0 +1,58 @@
+"""Full covariances by the loops of `natmix.native`. Derivatives are those of the forms that XLA does."""
+
+from typing import TYPE_CHECKING
+
+import jax
+from jaxtyping import Array, Bool, Float
+
+from natmix import native
+from natmix._types import Count
+from natmix.gaussians._base import AbstractGaussians
+from natmix.gaussians._kernels import LOG_2PI
+
+if TYPE_CHECKING:
+    from natmix.gaussians.full import FullGaussians
+
+
+@jax.custom_jvp
+def log_prob(
+    gaussians: "FullGaussians",
+    x: Float[Array, "N D"],
+    count: Count | None,
+    present: Bool[Array, " K"] | None,
+) -> Float[Array, "N K"]:
+    """Log N(x; m, S) of every sample under every component; -inf under absent ones."""
+    return native.log_prob(x, gaussians.mean, gaussians.inverse_tril, _offset(gaussians), present, count)
+
+
+@log_prob.defjvp
+def _(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    gaussians, x, count, present = primals
+
+    def plain(gaussians: "FullGaussians", x: Array) -> Array:
+        return AbstractGaussians.log_prob(gaussians, x, count, present)
+
+    return log_prob(*primals), jax.jvp(plain, (gaussians, x), tangents[:2])[1]
+
+
+@jax.custom_jvp
+def mixture_log_prob(
+    gaussians: "FullGaussians", log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None
+) -> Float[Array, " N"]:
+    """Log sum_k w_k N(x; m, S)."""
+    W = gaussians.inverse_tril
+    return native.mixture_log_prob(x, gaussians.mean, W, _offset(gaussians), log_weights, count)
+
+
+@mixture_log_prob.defjvp
+def _(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    gaussians, log_weights, x, count = primals
+
+    def plain(gaussians: "FullGaussians", log_weights: Array, x: Array) -> Array:
+        return AbstractGaussians.mixture_log_prob(gaussians, log_weights, x, count)
+
+    return mixture_log_prob(*primals), jax.jvp(plain, (gaussians, log_weights, x), tangents[:3])[1]
+
+
+def _offset(gaussians: "FullGaussians") -> Float[Array, " K"]:
+    return gaussians.half_log_det() + 0.5 * gaussians.dim * LOG_2PI

@@ -1,0 +1,228 @@
+/* y = W (x - m) for tiles of samples, and what follows from it. Included once per type.
+
+   A tile has TILE samples, its coordinates one after another: x[j * TILE + n]. W is lower triangular: what
+   lies above its diagonal is not looked at. Its rows are done ROWS at a time. */
+
+#define TILE (VECTORS * LANES)
+
+/* Rows of `cols` numbers of the tile's samples, samples last; those beyond the last are its copies. */
+static void T(tile_of)(const REAL *from, int64_t rows, int64_t cols, REAL *tile) {
+  T(transpose)(from, rows, cols, cols, tile, TILE);
+  for (int64_t j = 0; j < cols; j++)
+    for (int64_t n = rows; n < TILE; n++) tile[j * TILE + n] = tile[j * TILE + rows - 1];
+}
+
+static inline void T(centre)(const REAL *tile, const REAL *mean, int64_t D, REAL *d) {
+  for (int64_t j = 0; j < D; j++)
+    for (int v = 0; v < VECTORS; v++) {
+      int64_t at = j * TILE + v * LANES;
+      T(store)(d + at, T(load)(tile + at) - mean[j]);
+    }
+}
+
+/* a = W[i : i + rows] d: what lies left of the diagonal block, then that block. */
+#define WHITEN_ROWS(rows)                                                   \
+  T(vec) a[rows][VECTORS] = {{{0}}};                                        \
+  for (int64_t j = 0; j < i; j++) {                                         \
+    T(vec) at[VECTORS];                                                     \
+    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(d + j * TILE + v * LANES); \
+    for (int r = 0; r < rows; r++)                                          \
+      for (int v = 0; v < VECTORS; v++) a[r][v] += W[(i + r) * D + j] * at[v]; \
+  }                                                                         \
+  UNROLL for (int j = 0; j < rows; j++) {                                   \
+    T(vec) at[VECTORS];                                                     \
+    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(d + (i + j) * TILE + v * LANES); \
+    UNROLL for (int r = 0; r < rows; r++)                                   \
+      if (r >= j) for (int v = 0; v < VECTORS; v++) a[r][v] += W[(i + r) * D + i + j] * at[v]; \
+  }
+
+#define SQUARED_ROWS(rows)       \
+  WHITEN_ROWS(rows)              \
+  for (int r = 0; r < rows; r++) \
+    for (int v = 0; v < VECTORS; v++) sum[v] += a[r][v] * a[r][v];
+
+#define KEEP_ROWS(rows)          \
+  WHITEN_ROWS(rows)              \
+  for (int r = 0; r < rows; r++) \
+    for (int v = 0; v < VECTORS; v++) T(store)(y + (i + r) * TILE + v * LANES, factor[v] * a[r][v]);
+
+/* What remains when ROWS do not divide D. */
+#define SWITCH_REST(rest, some_rows) \
+  switch (rest) {                    \
+    case 3: {                        \
+      some_rows(3) break;            \
+    }                                \
+    case 2: {                        \
+      some_rows(2) break;            \
+    }                                \
+    case 1: {                        \
+      some_rows(1) break;            \
+    }                                \
+  }
+
+static inline void T(squared)(const REAL *W, int64_t D, const REAL *d, T(vec) *sum) {
+  int64_t i = 0;
+  for (int v = 0; v < VECTORS; v++) sum[v] = (T(vec)){0};
+  for (; i + ROWS <= D; i += ROWS) {
+    SQUARED_ROWS(ROWS)
+  }
+  SWITCH_REST(D - i, SQUARED_ROWS)
+}
+
+/* y = r W d */
+static inline void T(whiten)(const REAL *W, int64_t D, const REAL *d, const T(vec) * factor, REAL *y) {
+  int64_t i = 0;
+  for (; i + ROWS <= D; i += ROWS) {
+    KEEP_ROWS(ROWS)
+  }
+  SWITCH_REST(D - i, KEEP_ROWS)
+}
+
+/* z[j : j + cols] += (W^T y)[j : j + cols] */
+#define PULL_COLUMNS(cols)                                                  \
+  T(vec) a[cols][VECTORS];                                                  \
+  for (int c = 0; c < cols; c++)                                            \
+    for (int v = 0; v < VECTORS; v++) a[c][v] = T(load)(z + (j + c) * TILE + v * LANES); \
+  UNROLL for (int i = 0; i < cols; i++) {                                   \
+    T(vec) at[VECTORS];                                                     \
+    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(y + (j + i) * TILE + v * LANES); \
+    UNROLL for (int c = 0; c < cols; c++)                                   \
+      if (c <= i) for (int v = 0; v < VECTORS; v++) a[c][v] += W[(j + i) * D + j + c] * at[v]; \
+  }                                                                         \
+  for (int64_t i = j + cols; i < D; i++) {                                  \
+    T(vec) at[VECTORS];                                                     \
+    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(y + i * TILE + v * LANES); \
+    for (int c = 0; c < cols; c++)                                          \
+      for (int v = 0; v < VECTORS; v++) a[c][v] += W[i * D + j + c] * at[v]; \
+  }                                                                         \
+  for (int c = 0; c < cols; c++)                                            \
+    for (int v = 0; v < VECTORS; v++) T(store)(z + (j + c) * TILE + v * LANES, a[c][v]);
+
+static inline void T(pull)(const REAL *W, int64_t D, const REAL *y, REAL *z) {
+  int64_t j = 0;
+  for (; j + ROWS <= D; j += ROWS) {
+    PULL_COLUMNS(ROWS)
+  }
+  SWITCH_REST(D - j, PULL_COLUMNS)
+}
+
+static int64_t T(rows_of)(const samples_meet_gaussians *p, int64_t tile) {
+  int64_t rest = p->count - tile * TILE;
+  return rest < TILE ? rest : TILE;
+}
+
+/* log N(x; m, S) of one tile, samples last: l[k * TILE + n]. */
+static void T(tile_densities)(const samples_meet_gaussians *p, int64_t tile, REAL *x, REAL *d, REAL *l) {
+  const REAL *mean = p->mean, *W = p->W, *offset = p->offset;
+  int64_t D = p->D;
+  T(tile_of)((const REAL *)p->x + tile * TILE * D, T(rows_of)(p, tile), D, x);
+  for (int64_t k = 0; k < p->K; k++) {
+    T(vec) sum[VECTORS];
+    if (!p->present[k]) {
+      for (int v = 0; v < VECTORS; v++) T(store)(l + k * TILE + v * LANES, T(all)((REAL)-INFINITY));
+      continue;
+    }
+    T(centre)(x, mean + k * D, D, d);
+    T(squared)(W + k * D * D, D, d, sum);
+    for (int v = 0; v < VECTORS; v++) T(store)(l + k * TILE + v * LANES, (REAL)-0.5 * sum[v] - offset[k]);
+  }
+}
+
+static void T(log_prob)(const void *data, int64_t tile) {
+  const samples_meet_gaussians *p = data;
+  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
+  REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+  T(tile_densities)(p, tile, x, d, l);
+  T(transpose)(l, K, rows, TILE, (REAL *)p->out + tile * TILE * K, K);
+  free(x);
+}
+
+/* Of each sample the largest of l, zero where it is not finite, and sum_k exp(l - largest), whose terms take
+   the place of l. */
+static void T(largest_and_sum)(REAL *l, int64_t K, T(vec) * top, T(vec) * sum) {
+  for (int v = 0; v < VECTORS; v++) {
+    T(vec) most = T(all)((REAL)-INFINITY), total = {0};
+    for (int64_t k = 0; k < K; k++) most = T(larger)(most, T(load)(l + k * TILE + v * LANES));
+    most = T(choose)((T(ivec))(most - most == 0), most, (T(vec)){0});
+    for (int64_t k = 0; k < K; k++) {
+      T(vec) e = T(share)(T(load)(l + k * TILE + v * LANES) - most);
+      T(store)(l + k * TILE + v * LANES, e);
+      total += e;
+    }
+    top[v] = most, sum[v] = total;
+  }
+}
+
+static void T(add_weights)(REAL *l, const REAL *log_weights, int64_t K) {
+  for (int64_t k = 0; k < K; k++)
+    for (int v = 0; v < VECTORS; v++) {
+      REAL *at = l + k * TILE + v * LANES;
+      T(store)(at, T(load)(at) + log_weights[k]);
+    }
+}
+
+static void T(mixture_log_prob)(const void *data, int64_t tile) {
+  const samples_meet_gaussians *p = data;
+  const REAL *log_weights = p->log_weights;
+  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
+  REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+  T(tile_densities)(p, tile, x, d, l);
+  T(add_weights)(l, log_weights, K);
+  T(vec) top[VECTORS], sum[VECTORS];
+  T(largest_and_sum)(l, K, top, sum);
+  REAL *out = (REAL *)p->out + tile * TILE;
+  for (int64_t n = 0; n < rows; n++) out[n] = top[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
+  free(x);
+}
+
+/* Responsibilities q(k|x) of a tile, in place of log q(x|k) + log q(k). */
+static void T(responsibilities)(REAL *l, int64_t K) {
+  T(vec) top[VECTORS], sum[VECTORS];
+  T(largest_and_sum)(l, K, top, sum);
+  for (int64_t k = 0; k < K; k++)
+    for (int v = 0; v < VECTORS; v++) {
+      REAL *at = l + k * TILE + v * LANES;
+      T(store)(at, T(load)(at) / sum[v]);
+    }
+}
+
+/* -sum_k r W^T W (x - m) of a tile, without components that change no digit of it for any sample; r may be
+   responsibilities, from log densities and weights, or is given. */
+static void T(pulled_sums)(const samples_meet_gaussians *p, int64_t tile, int given) {
+  const REAL *mean = p->mean, *W = p->W;
+  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
+  REAL *x = T(room)((4 * D + K) * TILE);
+  REAL *d = x + D * TILE, *y = d + D * TILE, *z = y + D * TILE, *r = z + D * TILE;
+  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  T(tile_of)((const REAL *)p->log_components + tile * TILE * K, rows, K, r);
+  if (!given) {
+    T(add_weights)(r, p->log_weights, K);
+    T(responsibilities)(r, K);
+  }
+  T(vec) least[VECTORS];
+  for (int v = 0; v < VECTORS; v++) {
+    T(vec) most = {0};
+    for (int64_t k = 0; k < K; k++) most = T(larger)(T(size)(T(load)(r + k * TILE + v * LANES)), most);
+    least[v] = NEGLIGIBLE_SHARE * most;
+  }
+  for (int64_t i = 0; i < D * TILE; i++) z[i] = 0;
+  for (int64_t k = 0; k < K; k++) {
+    T(vec) minus[VECTORS];
+    T(ivec) matters = {0};
+    for (int v = 0; v < VECTORS; v++) {
+      T(vec) at = T(load)(r + k * TILE + v * LANES);
+      matters |= ~(T(ivec))(T(size)(at) <= least[v]);
+      minus[v] = -at;
+    }
+    if (!T(any)(matters)) continue;
+    T(centre)(x, mean + k * D, D, d);
+    T(whiten)(W + k * D * D, D, d, minus, y);
+    T(pull)(W + k * D * D, D, y, z);
+  }
+  T(transpose)(z, D, rows, TILE, (REAL *)p->out + tile * TILE * D, D);
+  free(x);
+}
+
+static void T(score)(const void *data, int64_t tile) { T(pulled_sums)(data, tile, 0); }
+
+static void T(pulled)(const void *data, int64_t tile) { T(pulled_sums)(data, tile, 1); }

@@ -1,0 +1,89 @@
+/* Samples m + L e of Gaussians, with the standard normal numbers e that JAX draws: Threefry-2x32 (Salmon et al.,
+   2011) of their places, and the inverse of the error function (Giles, 2010). In single precision. */
+
+typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
+
+static inline words rotated(words a, int by) { return a << by | a >> (32 - by); }
+
+/* The bits at these places of the stream of a key. */
+static inline words random_bits(uint32_t first, uint32_t second, words place) {
+  static const int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const uint32_t schedule[3] = {first, second, first ^ second ^ 0x1BD11BDA};
+  words a = first + (words){0}, b = place + second;
+  for (int i = 0; i < 5; i++) {
+    for (int j = 0; j < 4; j++) {
+      a += b;
+      b = a ^ rotated(b, rotations[i % 2][j]);
+    }
+    a += schedule[(i + 1) % 3];
+    b += schedule[(i + 2) % 3] + (uint32_t)(i + 1);
+  }
+  return a ^ b;
+}
+
+/* log of positive normal numbers: that of the mantissa, between sqrt(1/2) and sqrt(2), by a polynomial. */
+static inline T(vec) T(vlog)(T(vec) x) {
+  T(ivec) bits = (T(ivec))x;
+  T(ivec) exponent = (bits - 0x3f3504f3) >> 23;
+  T(vec) m = (T(vec))(bits - (exponent << 23)) - 1.0f, n = __builtin_convertvector(exponent, T(vec));
+  T(vec) p = T(all)(7.0376836292e-2f);
+  static const float c[] = {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                            -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f};
+  for (int i = 0; i < 8; i++) p = p * m + c[i];
+  T(vec) square = m * m;
+  T(vec) y = m * square * p + n * LOG2_LOW;
+  return m + (y - 0.5f * square) + n * LOG2_HIGH;
+}
+
+static inline T(vec) T(inverse_erf)(T(vec) u) {
+  static const float middle[] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f,
+                                 0.00021858087f, -0.00125372503f, -0.00417768164f, 0.246640727f, 1.50140941f};
+  static const float outside[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f, -0.00367342844f,
+                                  0.00573950773f, -0.0076224613f, 0.00943887047f, 1.00167406f, 2.83297682f};
+  T(vec) square = u * u;
+  __asm__("" : "+m"(square)); /* rounded, as JAX does it, not part of one operation with the difference */
+  T(vec) w = -T(vlog)(1.0f - square);
+  T(ivec) inside = (T(ivec))(w < 5.0f);
+  T(vec) near = w - 2.5f, p = T(all)(middle[0]);
+  for (int i = 1; i < 9; i++) p = p * near + middle[i];
+  if (T(any)(~inside)) {
+    T(vec) far, q = T(all)(outside[0]);
+    for (int i = 0; i < LANES; i++) far[i] = sqrtf(w[i]) - 3.0f;
+    for (int i = 1; i < 9; i++) q = q * far + outside[i];
+    p = T(choose)(inside, p, q);
+  }
+  return p * u;
+}
+
+static inline T(vec) T(normal)(words bits) {
+  const float least = -0.99999994f;
+  T(vec) below_two = (T(vec))(bits >> 9 | 0x3f800000);
+  T(vec) u = T(larger)((below_two - 1.0f) * (1.0f - least) + least, T(all)(least));
+  return 1.41421356f * T(inverse_erf)(u);
+}
+
+/* All samples of component k. */
+static void T(draws)(const void *data, int64_t k) {
+  const gaussian_draws *p = data;
+  int64_t D = p->D, from = p->starts[k], number = p->starts[k + 1] - from;
+  const REAL *W = (const REAL *)p->L + k * D * D, *mean = (const REAL *)p->mean + k * D;
+  REAL *d = T(room)(2 * D * TILE), *y = d + D * TILE;
+  T(vec) factor[VECTORS];
+  words lane;
+  for (int i = 0; i < LANES; i++) lane[i] = (uint32_t)(i * D);
+  for (int v = 0; v < VECTORS; v++) factor[v] = T(all)(1);
+  for (int64_t start = 0; start < number; start += TILE) {
+    int64_t rows = number - start < TILE ? number - start : TILE;
+    for (int64_t j = 0; j < D; j++)
+      for (int v = 0; v < VECTORS; v++) {
+        words place = lane + (uint32_t)((start + v * LANES) * D + j);
+        T(store)(d + j * TILE + v * LANES, T(normal)(random_bits(p->keys[2 * k], p->keys[2 * k + 1], place)));
+      }
+    T(whiten)(W, D, d, factor, y);
+    for (int64_t j = 0; j < D; j++)
+      for (int64_t n = 0; n < TILE; n++) y[j * TILE + n] += mean[j];
+    T(transpose)(y, D, rows, TILE, (REAL *)p->x + (from + start) * D, D);
+  }
+  for (int64_t i = from; i < from + number; i++) p->source[i] = (int32_t)k;
+  free(d);
+}

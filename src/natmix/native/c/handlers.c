@@ -1,0 +1,237 @@
+/* What XLA calls: each handler unpacks its arrays, whose types and shapes `_calls.py` sees to, and shares
+   the loops among threads. */
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "kernels.h"
+#include "parallel.h"
+
+#ifndef SOURCES
+#define SOURCES ""
+#endif
+
+/* Which sources this was compiled from. */
+const char *natmix_sources = SOURCES;
+
+extern const all_kernels natmix_plain;
+#if defined(__x86_64__)
+extern const all_kernels natmix_wide, natmix_widest;
+#endif
+
+#if defined(__x86_64__)
+/* Whether the processor has these instructions and the system keeps their registers: 0 neither, 1 AVX2 and FMA,
+   2 AVX-512 too. */
+static int width(void) {
+  enum { FMA_AND_XSAVE = 1 << 12 | 1 << 27, AVX2 = 1 << 5, AVX = 0x6, AVX_512 = 0xe6 };
+  const unsigned avx_512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
+  unsigned a, b, c, d, kept, upper;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & FMA_AND_XSAVE) != FMA_AND_XSAVE) return 0;
+  __asm__("xgetbv" : "=a"(kept), "=d"(upper) : "c"(0));
+  if ((kept & AVX) != AVX || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & AVX2)) return 0;
+  return (kept & AVX_512) == AVX_512 && (b & avx_512) == avx_512 ? 2 : 1;
+}
+#endif
+
+/* For the widest instructions that there are, or those that the environment variable names if narrower. */
+static const all_kernels *chosen(void) {
+#if defined(__x86_64__)
+  const char *limit = getenv("NATMIX_NATIVE");
+  int most = !limit ? 2 : !strcmp(limit, "plain") ? 0 : !strcmp(limit, "wide") ? 1 : 2, here = width();
+  if (most > 1 && here > 1) return &natmix_widest;
+  if (most > 0 && here > 0) return &natmix_wide;
+#endif
+  return &natmix_plain;
+}
+
+/* The same, asked once: virtual machines answer cpuid slowly. Threads that ask at once find the same. */
+static const all_kernels *best(void) {
+  static _Atomic(const all_kernels *) known;
+  const all_kernels *here = known;
+  if (!here) known = here = chosen();
+  return here;
+}
+
+enum { MOST_CHUNKS = 16, CHUNK = 256 };
+
+static const kernels *of_type(const xla_buffer *b) {
+  return b->dtype == XLA_F64 ? best()->doubles : best()->singles;
+}
+
+static size_t number_size(const xla_buffer *b) { return b->dtype == XLA_F64 ? sizeof(double) : sizeof(float); }
+
+static xla_buffer *arg(const xla_frame *f, int i) { return f->args.values[i]; }
+static xla_buffer *ret(const xla_frame *f, int i) { return f->rets.values[i]; }
+
+static void *problem(const xla_frame *f, const char *message) {
+  xla_error_create create = {sizeof create, NULL, message, XLA_INVALID_ARGUMENT};
+  return f->api->error_create(&create);
+}
+
+/* Whether XLA only asks which version of its interface this was written for. */
+static int asks_for_version(xla_frame *f) {
+  if (!f->extension || f->extension->type != XLA_METADATA) return 0;
+  xla_metadata *m = ((xla_metadata_extension *)f->extension)->metadata;
+  m->version = (xla_version){sizeof(xla_version), NULL, 0, 1};
+  m->traits = 0;
+  return 1;
+}
+
+static int64_t real_rows(const xla_buffer *count, int64_t N) {
+  int64_t n = *(const int32_t *)count->data;
+  return n < 0 ? 0 : n < N ? n : N;
+}
+
+/* Rows that no sample fills are zero. */
+static void clear_rest(xla_buffer *out, int64_t rows) {
+  int64_t width = 1;
+  for (int64_t i = 1; i < out->rank; i++) width *= out->dims[i];
+  size_t each = width * number_size(out);
+  memset((char *)out->data + rows * each, 0, (out->dims[0] - rows) * each);
+}
+
+static void share_tiles(const xla_frame *f, const samples_meet_gaussians *p, const kernels *k, task *work) {
+  parallel(f, (p->count + k->tile - 1) / k->tile, work, p);
+}
+
+static samples_meet_gaussians meeting(const xla_frame *f) {
+  xla_buffer *x = arg(f, 0), *mean = arg(f, 1), *out = ret(f, 0);
+  samples_meet_gaussians p = {.N = x->dims[0], .K = mean->dims[0], .D = x->dims[1], .x = x->data,
+                              .mean = mean->data, .W = arg(f, 2)->data, .out = out->data};
+  p.count = real_rows(arg(f, 3), p.N);
+  clear_rest(out, p.count);
+  return p;
+}
+
+/* x, mean, W, count, offset, present -> [N, K] */
+void *natmix_log_prob(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  samples_meet_gaussians p = meeting(f);
+  const kernels *k = of_type(arg(f, 0));
+  p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data;
+  share_tiles(f, &p, k, k->log_prob);
+  return NULL;
+}
+
+/* x, mean, W, count, offset, present, log_weights -> [N] */
+void *natmix_mixture_log_prob(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  samples_meet_gaussians p = meeting(f);
+  const kernels *k = of_type(arg(f, 0));
+  p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data, p.log_weights = arg(f, 6)->data;
+  share_tiles(f, &p, k, k->mixture_log_prob);
+  return NULL;
+}
+
+/* x, mean, W, count, log_components, log_weights -> [N, D] */
+void *natmix_score(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  samples_meet_gaussians p = meeting(f);
+  const kernels *k = of_type(arg(f, 0));
+  p.log_components = arg(f, 4)->data, p.log_weights = arg(f, 5)->data;
+  share_tiles(f, &p, k, k->score);
+  return NULL;
+}
+
+/* x, mean, W, count, r -> [N, D] */
+void *natmix_pulled(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  samples_meet_gaussians p = meeting(f);
+  const kernels *k = of_type(arg(f, 0));
+  p.log_components = arg(f, 4)->data;
+  share_tiles(f, &p, k, k->pulled);
+  return NULL;
+}
+
+/* log_components, count first. */
+static weighted_samples weighting(const xla_frame *f) {
+  xla_buffer *l = arg(f, 0);
+  weighted_samples p = {.N = l->dims[0], .K = l->dims[1], .log_components = l->data, .out = ret(f, 0)->data};
+  p.count = real_rows(arg(f, 1), p.N);
+  p.chunks = (p.count + CHUNK - 1) / CHUNK;
+  if (p.chunks > MOST_CHUNKS) p.chunks = MOST_CHUNKS;
+  if (p.chunks < 1) p.chunks = 1;
+  return p;
+}
+
+/* log_components, count, log_weights -> [N] */
+void *natmix_log_sums(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  weighted_samples p = weighting(f);
+  p.columns = arg(f, 2)->data;
+  clear_rest(ret(f, 0), p.count);
+  parallel(f, p.chunks, of_type(arg(f, 0))->log_sums, &p);
+  return NULL;
+}
+
+/* log_components, count, log_background, valid, top, factors -> [N] */
+void *natmix_sample_sums(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  weighted_samples p = weighting(f);
+  p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
+  p.columns = arg(f, 5)->data;
+  clear_rest(ret(f, 0), p.count);
+  parallel(f, p.chunks, of_type(arg(f, 0))->sample_sums, &p);
+  return NULL;
+}
+
+/* log_components, count, log_background, valid -> partial [MOST_CHUNKS, K] */
+void *natmix_largest(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  weighted_samples p = weighting(f);
+  p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.partial = ret(f, 0)->data;
+  p.chunks = ret(f, 0)->dims[0];
+  parallel(f, p.chunks, of_type(arg(f, 0))->largest, &p);
+  return NULL;
+}
+
+/* log_components, count, log_background, valid, top, columns -> partial [MOST_CHUNKS, C + 1, K] */
+void *natmix_sums(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  weighted_samples p = weighting(f);
+  p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
+  p.columns = arg(f, 5)->data, p.C = arg(f, 5)->dims[1], p.partial = ret(f, 0)->data;
+  p.chunks = ret(f, 0)->dims[0];
+  parallel(f, p.chunks, of_type(arg(f, 0))->sums, &p);
+  return NULL;
+}
+
+/* log_components, count, log_background, valid, top, columns, x, mean, v -> [K, (D + 1) D + C] */
+void *natmix_moments(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  weighted_samples p = weighting(f);
+  const kernels *k = of_type(arg(f, 0));
+  p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
+  p.columns = arg(f, 5)->data, p.C = arg(f, 5)->dims[1];
+  p.x = arg(f, 6)->data, p.mean = arg(f, 7)->data, p.v = arg(f, 8)->data, p.D = arg(f, 6)->dims[1];
+  int64_t width = (p.D + 15) / 16 * 16, blocks = (p.K + k->component_block - 1) / k->component_block;
+  size_t bytes = (size_t)p.chunks * p.K * ((p.D + 1) * width + p.C) * number_size(arg(f, 0));
+  p.partial = malloc(bytes);
+  if (!p.partial) return problem(f, "There is not enough memory for the sums of the components' gradients.");
+  parallel(f, p.chunks * blocks, k->moments, &p);
+  parallel(f, p.K, k->gather_moments, &p);
+  free(p.partial);
+  return NULL;
+}
+
+/* keys [K, 2], number [K], mean [K, D], L [K, D, D] -> x [N, D], source [N] */
+void *natmix_draws(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  xla_buffer *number = arg(f, 1), *x = ret(f, 0), *source = ret(f, 1);
+  int64_t K = number->dims[0], N = x->dims[0], *starts = malloc((K + 1) * sizeof *starts);
+  if (!starts) return problem(f, "There is not enough memory to draw samples.");
+  starts[0] = 0;
+  for (int64_t k = 0; k < K; k++) {
+    int64_t next = starts[k] + ((const int32_t *)number->data)[k];
+    starts[k + 1] = next < N ? next : N;
+  }
+  gaussian_draws p = {.D = x->dims[1], .starts = starts, .keys = arg(f, 0)->data, .mean = arg(f, 2)->data,
+                      .L = arg(f, 3)->data, .x = x->data, .source = source->data};
+  clear_rest(x, starts[K]);
+  memset(p.source + starts[K], 0, (N - starts[K]) * sizeof *p.source);
+  parallel(f, K, best()->draws, &p);
+  free(starts);
+  return NULL;
+}

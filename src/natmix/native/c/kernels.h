@@ -1,0 +1,56 @@
+/* The loops over samples and components, built once for every set of vector instructions. */
+#ifndef NATMIX_KERNELS_H
+#define NATMIX_KERNELS_H
+
+#include <stdint.h>
+
+/* N samples x [N, D], of which the first `count` are real, and K Gaussians with whitening factors W [K, D, D]. */
+typedef struct {
+  int64_t N, K, D, count;
+  const void *x, *mean, *W;
+  const uint8_t *present;     /* [K]: the others' log densities are -inf */
+  const void *offset;         /* [K]: log normalisers */
+  const void *log_weights;    /* [K] */
+  const void *log_components; /* [N, K]; or what the terms of a sum are multiplied with */
+  void *out;
+} samples_meet_gaussians;
+
+/* Weights w = exp(log_components - log_background - top) [N, K]. */
+typedef struct {
+  int64_t N, K, C, D, count, chunks;
+  const void *log_components; /* [N, K] */
+  const void *log_background; /* [N] */
+  const uint8_t *valid;       /* [N] */
+  const void *top;            /* [K] */
+  const void *x, *mean, *v;   /* [N, D], [K, D], [N, D] */
+  const void *columns;        /* [N, C], or what each is multiplied with: [K] */
+  void *partial;              /* sums of each chunk */
+  void *out;
+} weighted_samples;
+
+/* Some samples of each of K Gaussians, one Gaussian after the other; the first of number k is starts[k]. */
+typedef struct {
+  int64_t D;
+  const int64_t *starts;
+  const uint32_t *keys; /* [K, 2] */
+  const void *mean, *L;
+  void *x;         /* [N, D] */
+  int32_t *source; /* [N]: from which Gaussian */
+} gaussian_draws;
+
+typedef void task(const void *data, int64_t i);
+
+typedef struct {
+  int64_t tile;          /* samples that are whitened together */
+  int64_t component_block; /* components whose moments one task sums */
+  task *log_prob, *mixture_log_prob, *score, *pulled;
+  task *moments, *gather_moments, *largest, *sums;
+  task *log_sums, *sample_sums;
+} kernels;
+
+typedef struct {
+  const kernels *singles, *doubles;
+  task *draws; /* in single precision */
+} all_kernels;
+
+#endif

@@ -1,0 +1,123 @@
+/* Vectors of REAL, as wide as the instructions of this build, and their exponential. Included once per type. */
+
+typedef REAL T(vec) __attribute__((vector_size(VECTOR_BYTES)));
+typedef REAL T(loose) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef INTEGER T(ivec) __attribute__((vector_size(VECTOR_BYTES)));
+
+static inline T(vec) T(load)(const REAL *p) { return *(const T(loose) *)p; }
+static inline void T(store)(REAL *p, T(vec) v) { *(T(loose) *)p = v; }
+static inline T(vec) T(all)(REAL a) { return a - (T(vec)){0}; }
+static inline T(vec) T(choose)(T(ivec) mask, T(vec) a, T(vec) b) {
+  return (T(vec))((mask & (T(ivec))a) | (~mask & (T(ivec))b));
+}
+/* NaN if one of them is. */
+static inline T(vec) T(larger)(T(vec) a, T(vec) b) { return T(choose)((T(ivec))(a < b) | (T(ivec))(b != b), b, a); }
+
+static inline T(vec) T(size)(T(vec) a) { return T(choose)((T(ivec))(a < 0), -a, a); }
+
+/* Whether a comparison holds anywhere. */
+static inline int T(any)(T(ivec) mask) {
+#if VECTOR_BYTES == 64
+  return _mm512_movepi32_mask((__m512i)mask) != 0;
+#elif VECTOR_BYTES == 32
+  return _mm256_movemask_epi8((__m256i)mask) != 0;
+#else
+  INTEGER some = 0;
+  for (int i = 0; i < LANES; i++) some |= mask[i];
+  return some != 0;
+#endif
+}
+
+/* True in the first n lanes. */
+static inline T(ivec) T(first)(int64_t n) {
+  T(ivec) lane;
+  for (int i = 0; i < LANES; i++) lane[i] = i;
+  return (T(ivec))(lane < (INTEGER)n);
+}
+
+/* The first n < LANES numbers, and `fill`. */
+static inline T(vec) T(load_some)(const REAL *p, int64_t n, REAL fill) {
+  T(vec) v = T(all)(fill);
+  for (int64_t i = 0; i < n; i++) v[i] = p[i];
+  return v;
+}
+
+/* Numbers of a and b in turn, of their first and of their second halves. */
+#if LANES == 16
+#define LOW_TURNS 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH_TURNS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define LOW_TURNS 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_TURNS 4, 12, 5, 13, 6, 14, 7, 15
+#elif LANES == 4
+#define LOW_TURNS 0, 4, 1, 5
+#define HIGH_TURNS 2, 6, 3, 7
+#else
+#define LOW_TURNS 0, 2
+#define HIGH_TURNS 1, 3
+#endif
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (T(ivec)){__VA_ARGS__})
+#endif
+
+/* A square of LANES x LANES numbers: shuffling rows of two halves log2(LANES) times is to transpose. */
+static inline void T(transpose_square)(const REAL *from, int64_t from_stride, REAL *to, int64_t to_stride) {
+  T(vec) a[LANES], b[LANES];
+  for (int i = 0; i < LANES; i++) a[i] = T(load)(from + i * from_stride);
+  for (int step = 1; step < LANES; step *= 2) {
+    for (int i = 0; i < LANES / 2; i++) {
+      b[2 * i] = SHUFFLE(a[i], a[i + LANES / 2], LOW_TURNS);
+      b[2 * i + 1] = SHUFFLE(a[i], a[i + LANES / 2], HIGH_TURNS);
+    }
+    for (int i = 0; i < LANES; i++) a[i] = b[i];
+  }
+  for (int i = 0; i < LANES; i++) T(store)(to + i * to_stride, a[i]);
+}
+
+/* to[j, i] = from[i, j] */
+static void T(transpose)(const REAL *from, int64_t rows, int64_t cols, int64_t from_stride, REAL *to,
+                         int64_t to_stride) {
+  int64_t whole_rows = rows / LANES * LANES, whole_cols = cols / LANES * LANES;
+  for (int64_t i = 0; i < whole_rows; i += LANES)
+    for (int64_t j = 0; j < whole_cols; j += LANES)
+      T(transpose_square)(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = i < whole_rows ? whole_cols : 0; j < cols; j++) to[j * to_stride + i] = from[i * from_stride + j];
+}
+
+/* exp: 2^n times a polynomial on [-log 2 / 2, log 2 / 2]; zero where the result would be subnormal. */
+static inline T(vec) T(vexp)(T(vec) x) {
+  T(vec) clamped = T(choose)((T(ivec))(x < EXP_LOW), T(all)(EXP_LOW), x);
+  clamped = T(choose)((T(ivec))(clamped > EXP_HIGH), T(all)(EXP_HIGH), clamped);
+  T(vec) shifted = clamped * (REAL)1.4426950408889634074 + ROUNDING;
+  T(vec) n = shifted - ROUNDING;
+  T(vec) r = clamped - n * LOG2_HIGH;
+  r = r - n * LOG2_LOW;
+  static const REAL c[] = EXP_COEFFICIENTS;
+  T(vec) p = T(all)(c[0]);
+  for (int i = 1; i < (int)(sizeof c / sizeof *c); i++) p = p * r + c[i];
+  T(ivec) bits = ((T(ivec))shifted) << MANTISSA;
+  T(vec) result = (T(vec))((T(ivec))p + bits);
+  result = T(choose)((T(ivec))(x < EXP_LOW), (T(vec)){0}, result);
+  result = T(choose)((T(ivec))(x > EXP_HIGH), T(all)((REAL)INFINITY), result);
+  return T(choose)((T(ivec))(x != x), x, result);
+}
+
+/* exp of numbers of which those below LOG_NEGLIGIBLE do not matter: zero where none does. */
+static inline T(vec) T(share)(T(vec) x) {
+  return T(any)(~(T(ivec))(x <= LOG_NEGLIGIBLE)) ? T(vexp)(x) : (T(vec)){0};
+}
+
+static inline REAL T(sum)(T(vec) v) {
+  REAL s = 0;
+  for (int64_t i = 0; i < LANES; i++) s += v[i];
+  return s;
+}
+
+/* Room for so many numbers. */
+static REAL *T(room)(int64_t numbers) {
+  size_t bytes = ((size_t)numbers * sizeof(REAL) + 63) / 64 * 64;
+  return aligned_alloc(64, bytes ? bytes : 64);
+}
