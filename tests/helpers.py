@@ -54,6 +54,7 @@ def make_batch(mixture, x, log_target, gradient=None, log_background=None, sourc
         log_background=jnp.asarray(log_z),
         log_components=mixture.component_log_prob(x),
         source=jnp.full(n, -1) if source is None else jnp.asarray(source),
+        near=jnp.zeros(n, jnp.int32),
         valid=jnp.ones(n, bool),
         zero=jnp.zeros(n, bool),
         count=jnp.asarray(n),

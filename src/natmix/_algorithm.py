@@ -15,6 +15,7 @@ from natmix._expectations import expected_log_ratios, objective
 from natmix._hyper import real
 from natmix._keys import as_key
 from natmix._records import Evaluation, Query
+from natmix._relevance import relevant_log_prob
 from natmix._rows import PerComponent, take_rows
 from natmix._sharding import Devices, as_mesh, everywhere, everywhere_alike, using, whole_rows
 from natmix._state import Info, State, padded, placed_state, take_components
@@ -195,7 +196,9 @@ class GMMVI(eqx.Module):
         weight_state, weight_stepsize = algo.weight_stepsize.update(
             state.weight_stepsize, objective(mixture, state.rewards.value, T), state.iteration
         )
-        log_components = components.log_prob(batch.x, batch.count, mixture.exists)
+        log_components = relevant_log_prob(
+            mixture, batch.x, batch.count, batch.near, log_background=batch.log_background
+        )
         log_ratio, elbo = expected_log_ratios(
             mixture, batch, log_components, T, algo.weight_updater.self_normalised
         )

@@ -51,7 +51,9 @@ class Batch(eqx.Module):
     log_background: Float[Array, " N"]
     """log z."""
     log_components: Float[Array, "N K"]
-    """log q(x|o) under the components before this iteration's update."""
+    """log q(x|o) under the components before this iteration's update, -inf where it changes no digit."""
+    near: Int[Array, " N"]
+    """A component row that the sample is probably near to: the one it was drawn from, now or before."""
     source: Int[Array, " N"]
     """The component row a sample was drawn from in this iteration, -1 for reused samples."""
     valid: Bool[Array, " N"]

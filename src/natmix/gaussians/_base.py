@@ -201,6 +201,28 @@ class AbstractGaussians(eqx.Module):
         kernel = self.kernel()
         return map_blocks(kernel.log_prob, (x,), _rows(kernel, x, count), count)
 
+    def relevant_log_prob(
+        self,
+        x: Float[Array, "N D"],
+        count: Count | None,
+        log_weights: Float[Array, " K"],
+        log_share: Float[Array, " K"],
+        near: Int[Array, " N"],
+        log_background: Float[Array, " N"] | None,
+    ) -> Float[Array, "N K"]:
+        """`log_prob`, or -inf where that changes no digit of a sum over samples or over components.
+
+        Args:
+            x: samples.
+            count: how many are real.
+            log_weights: -inf for absent components.
+            log_share: of each component, at most its share of the mixture, and of the background if that is
+                not known.
+            near: a component that is probably near, for each sample.
+            log_background: the density that samples are weighted by, if it is known.
+        """
+        return self.log_prob(x, count, log_weights > -jnp.inf)
+
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, " N"]:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 import jax
-from jaxtyping import Array, Bool, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
 from natmix import native
 from natmix._types import Count
@@ -33,6 +34,21 @@ def _(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
         return AbstractGaussians.log_prob(gaussians, x, count, present)
 
     return log_prob(*primals), jax.jvp(plain, (gaussians, x), tangents[:2])[1]
+
+
+def relevant_log_prob(
+    gaussians: "FullGaussians",
+    x: Float[Array, "N D"],
+    count: Count | None,
+    log_weights: Float[Array, " K"],
+    log_share: Float[Array, " K"],
+    near: Int[Array, " N"],
+    log_background: Float[Array, " N"] | None,
+) -> Float[Array, "N K"]:
+    """The same, -inf also where it does not matter. It has no derivative."""
+    z = jnp.full(x.shape[0], jnp.inf, x.dtype) if log_background is None else log_background
+    m, W, c = gaussians.mean, gaussians.inverse_tril, _offset(gaussians)
+    return native.relevant_log_prob(x, m, W, c, log_weights, log_share, near, z, count)
 
 
 @jax.custom_jvp

@@ -94,6 +94,19 @@ class FullGaussians(AbstractGaussians):
             return super().log_prob(x, count, present)
         return _by_loops.log_prob(self, x, count, present)
 
+    def relevant_log_prob(
+        self,
+        x: Float[Array, "N D"],
+        count: Count | None,
+        log_weights: Float[Array, " K"],
+        log_share: Float[Array, " K"],
+        near: Int[Array, " N"],
+        log_background: Float[Array, " N"] | None,
+    ) -> Float[Array, "N K"]:
+        if not self.has_loops(x):
+            return super().relevant_log_prob(x, count, log_weights, log_share, near, log_background)
+        return _by_loops.relevant_log_prob(self, x, count, log_weights, log_share, near, log_background)
+
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, " N"]:

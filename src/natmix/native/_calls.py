@@ -28,6 +28,27 @@ def log_prob(
     return _call("log_prob", (x.shape[0], mean.shape[0]), x, mean, W, _count(count, x), offset, present)
 
 
+def relevant_log_prob(
+    x: Float[Array, "N D"],
+    mean: Float[Array, "K D"],
+    W: Float[Array, "K D D"],
+    offset: Float[Array, " K"],
+    log_weights: Float[Array, " K"],
+    log_share: Float[Array, " K"],
+    near: Int[Array, " N"],
+    log_background: Float[Array, " N"],
+    count: Count | None,
+) -> Float[Array, "N K"]:
+    """`log_prob`, but -inf where no sum over samples or components changes a digit by it.
+
+    That is where it is far below ``log_background`` and below another one's ``log_share`` + log density.
+    """
+    rows = _count(count, x)
+    present = log_weights > -jnp.inf
+    shape = (x.shape[0], mean.shape[0])
+    return _call("relevant", shape, x, mean, W, rows, offset, present, log_share, near, log_background)
+
+
 def mixture_log_prob(
     x: Float[Array, "N D"],
     mean: Float[Array, "K D"],

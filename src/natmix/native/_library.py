@@ -13,6 +13,7 @@ from natmix.native._sources import digest
 
 FUNCTIONS = (
     "log_prob",
+    "relevant",
     "mixture_log_prob",
     "score",
     "pulled",

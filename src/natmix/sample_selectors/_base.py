@@ -10,6 +10,7 @@ from natmix._circular import front
 from natmix._hyper import Option, ratio, whole
 from natmix._passes import Background, log_sums
 from natmix._records import Batch, Draws
+from natmix._relevance import relevant_log_prob
 from natmix._sharding import current, everywhere, split
 from natmix._types import Count, PRNGKey
 from natmix.mixture import Mixture
@@ -89,9 +90,7 @@ class AbstractSampleSelector(Option):
         if old is None:
             none = Background(jnp.zeros(1, mixture.dtype), jnp.zeros(1, bool))
             return self.effective_samples(jnp.zeros_like(mixture.log_weights)[None], none, mixture)
-        usable = old.real & (old.log_target < jnp.inf)
-        log_z = old.log_mass - jnp.log(jnp.maximum(jnp.sum(old.real), 1).astype(old.x.dtype))
-        background = Background(jnp.where(old.real, log_z, 0), usable)
+        background = Background(old.log_background, old.real & (old.log_target < jnp.inf))
         return self.effective_samples(old.log_components, background, mixture)
 
     def _wanted(self, mixture: Mixture) -> Count:
@@ -112,9 +111,11 @@ class AbstractSampleSelector(Option):
         new = jnp.arange(draws.x.shape[0]) < draws.count
         x = jnp.where(new[:, None], draws.x, 0)
         drawn = draws.number.astype(x.dtype)
-        log_components = mixture.components.log_prob(x, draws.count, mixture.exists)
+        share = jnp.log(drawn) - jnp.log(jnp.maximum(_samples(draws), 1).astype(x.dtype))
+        log_components = relevant_log_prob(mixture, x, draws.count, draws.source, log_drawn=share)
         log_mass = log_sums(log_components, jnp.log(drawn), draws.count)
-        raw, slope, source, real, count = log_density, gradient, draws.source, new, draws.count
+        raw, slope, source, near = log_density, gradient, draws.source, draws.source
+        real, count = new, draws.count
         if state is not None:
             old: OldSamples = draws.old
             mass, each = state.meet(x, old.used, draws.count)
@@ -127,12 +128,13 @@ class AbstractSampleSelector(Option):
                 jnp.concatenate([old.x, x]),
                 jnp.concatenate([old.log_target, raw]),
                 jnp.concatenate([jnp.full(old.real.shape, -1, jnp.int32), source]),
+                jnp.concatenate([old.near, near]),
                 jnp.concatenate([jnp.logaddexp(old.log_mass, old_mass), jnp.logaddexp(mass, log_mass)]),
             ]
             if slope is not None and old.gradient is not None:
                 columns.append(jnp.concatenate([old.gradient, slope]))
             order = front(real)
-            x, raw, source, log_mass, *rest = split([a[order] for a in everywhere(columns)])
+            x, raw, source, near, log_mass, *rest = split([a[order] for a in everywhere(columns)])
             slope = rest[0] if rest else None
             if current() is None:
                 log_components = jnp.concatenate([old.log_components, log_components])[order]
@@ -144,20 +146,25 @@ class AbstractSampleSelector(Option):
             x = jnp.where(real[:, None], x, 0)
         log_z = log_mass - jnp.log(jnp.maximum(count, 1).astype(x.dtype))
         own = None if self.draws_per_row is None else _own_table(source, real, K, self.draws_per_row)
-        return state, _batch(x, raw, slope, source, real, count, log_z, log_components, zero_penalty, own)
+        drawn_from = (source, near, own)
+        return state, _batch(x, raw, slope, drawn_from, real, count, log_z, log_components, zero_penalty)
+
+
+def _samples(draws: Draws) -> Count:
+    """Old and new ones."""
+    return draws.count if draws.old is None else draws.count + jnp.sum(draws.old.real, dtype=jnp.int32)
 
 
 def _batch(
     x: Array,
     raw: Array,
     slope: Array | None,
-    source: Array,
+    drawn_from: tuple[Array, Array, Array | None],
     real: Array,
     count: Count,
     log_z: Array,
     log_components: Array,
     zero_penalty: Array,
-    own: Array | None,
 ) -> Batch:
     """With everything but x, which is so already, made harmless where it means nothing."""
     valid = real & (raw < jnp.inf)  # NaN and +inf are not
@@ -170,12 +177,14 @@ def _batch(
     worst = jnp.min(jnp.where(finite, raw, jnp.inf))
     floor = jnp.where(jnp.any(finite), worst, 0) - zero_penalty
     log_target = jnp.where(finite, raw, jnp.where(zero, floor, 0))
+    source, near, own = drawn_from
     return Batch(
         x=x,
         log_target=log_target,
         gradient=slope,
         log_background=jnp.where(real, log_z, 0),
         log_components=log_components,
+        near=near,
         source=jnp.where(real, source, -1),
         valid=valid,
         zero=zero,

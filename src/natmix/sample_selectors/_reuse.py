@@ -17,6 +17,7 @@ from natmix._circular import count_rows, put_chosen
 from natmix._lockstep import anyone
 from natmix._passes import log_sums as log_sums_of
 from natmix._records import Draws
+from natmix._relevance import relevant_log_prob
 from natmix._sharding import everywhere
 from natmix._types import Count
 from natmix.gaussians import AbstractGaussians
@@ -33,12 +34,16 @@ class OldSamples(NamedTuple):
     log_target: Float[Array, " R"]
     gradient: Float[Array, "R D"] | None
     real: Bool[Array, " R"]
+    near: Int[Array, " R"]
+    """The component rows that they were drawn from."""
     log_components: Float[Array, "R K"]
-    """Their log densities under the present components."""
+    """Their log densities under the present components, -inf where that changes no digit."""
     used: Float[Array, " HK"]
     """How many of those reused each remembered Gaussian has drawn."""
     log_mass: Float[Array, " R"]
     """log sum_g used_g N(x; g)."""
+    log_background: Float[Array, " R"]
+    """The same divided by their number, 0 for those that are not reused."""
 
 
 class NewSamples(NamedTuple):
@@ -116,16 +121,22 @@ class Ring(eqx.Module):
         real = alive & (age < wanted)
         count = jnp.sum(alive, dtype=jnp.int32)
         x = self.x[slot]
-        gaussian = (born % H) * K + self.source[slot]
+        near = self.source[slot]
+        gaussian = (born % H) * K + near
         used = count_rows(gaussian, real, H * K).astype(x.dtype)
+        reused = jnp.sum(real, dtype=jnp.int32)
+        log_mass = self._log_mass(x, self.log_sums[slot], used, reused)
+        log_z = jnp.where(real, log_mass - jnp.log(jnp.maximum(reused, 1).astype(x.dtype)), jnp.inf)
         return OldSamples(
             x=x,
             log_target=self.log_target[slot],
             gradient=None if self.gradient is None else self.gradient[slot],
             real=real,
-            log_components=mixture.components.log_prob(x, count, mixture.exists),
+            near=near,
+            log_components=relevant_log_prob(mixture, x, count, near, log_background=log_z),
             used=used,
-            log_mass=self._log_mass(x, self.log_sums[slot], used, jnp.sum(real, dtype=jnp.int32)),
+            log_mass=log_mass,
+            log_background=jnp.where(real, log_z, 0),
         )
 
     def _log_mass(

@@ -111,20 +111,56 @@ static int64_t T(rows_of)(const samples_meet_gaussians *p, int64_t tile) {
   return rest < TILE ? rest : TILE;
 }
 
+/* |W d|^2, or 0 as soon as it is larger than `limit` for all samples. */
+static inline int T(squared_within)(const REAL *W, int64_t D, const REAL *d, const T(vec) * limit, T(vec) * sum) {
+  int64_t i = 0;
+  for (int v = 0; v < VECTORS; v++) sum[v] = (T(vec)){0};
+  for (; i + ROWS <= D; i += ROWS) {
+    SQUARED_ROWS(ROWS)
+    T(ivec) inside = {0};
+    for (int v = 0; v < VECTORS; v++) inside |= ~(T(ivec))(sum[v] > limit[v]);
+    if (!T(any)(inside)) return 0;
+  }
+  SWITCH_REST(D - i, SQUARED_ROWS)
+  return 1;
+}
+
+static inline void T(nowhere)(REAL *l) {
+  for (int v = 0; v < VECTORS; v++) T(store)(l + v * LANES, T(all)((REAL)-INFINITY));
+}
+
+/* l = log N(x; m_k, S_k) of a tile. */
+static inline void T(densities_under)(const samples_meet_gaussians *p, int64_t k, const REAL *x, REAL *d, REAL *l) {
+  T(vec) sum[VECTORS];
+  T(centre)(x, (const REAL *)p->mean + k * p->D, p->D, d);
+  T(squared)((const REAL *)p->W + k * p->D * p->D, p->D, d, sum);
+  for (int v = 0; v < VECTORS; v++)
+    T(store)(l + v * LANES, (REAL)-0.5 * sum[v] - ((const REAL *)p->offset)[k]);
+}
+
+/* The same, or -inf and 0 if all are below `floor`. */
+static inline int T(densities_above)(const samples_meet_gaussians *p, int64_t k, const T(vec) * floor, const REAL *x,
+                                     REAL *d, REAL *l) {
+  REAL offset = ((const REAL *)p->offset)[k];
+  T(vec) sum[VECTORS], limit[VECTORS];
+  for (int v = 0; v < VECTORS; v++) limit[v] = (REAL)-2 * (floor[v] + offset);
+  T(centre)(x, (const REAL *)p->mean + k * p->D, p->D, d);
+  if (!T(squared_within)((const REAL *)p->W + k * p->D * p->D, p->D, d, limit, sum)) {
+    T(nowhere)(l);
+    return 0;
+  }
+  for (int v = 0; v < VECTORS; v++) T(store)(l + v * LANES, (REAL)-0.5 * sum[v] - offset);
+  return 1;
+}
+
 /* log N(x; m, S) of one tile, samples last: l[k * TILE + n]. */
 static void T(tile_densities)(const samples_meet_gaussians *p, int64_t tile, REAL *x, REAL *d, REAL *l) {
-  const REAL *mean = p->mean, *W = p->W, *offset = p->offset;
-  int64_t D = p->D;
-  T(tile_of)((const REAL *)p->x + tile * TILE * D, T(rows_of)(p, tile), D, x);
+  T(tile_of)((const REAL *)p->x + tile * TILE * p->D, T(rows_of)(p, tile), p->D, x);
   for (int64_t k = 0; k < p->K; k++) {
-    T(vec) sum[VECTORS];
-    if (!p->present[k]) {
-      for (int v = 0; v < VECTORS; v++) T(store)(l + k * TILE + v * LANES, T(all)((REAL)-INFINITY));
-      continue;
-    }
-    T(centre)(x, mean + k * D, D, d);
-    T(squared)(W + k * D * D, D, d, sum);
-    for (int v = 0; v < VECTORS; v++) T(store)(l + k * TILE + v * LANES, (REAL)-0.5 * sum[v] - offset[k]);
+    if (p->present[k])
+      T(densities_under)(p, k, x, d, l + k * TILE);
+    else
+      T(nowhere)(l + k * TILE);
   }
 }
 
@@ -134,6 +170,72 @@ static void T(log_prob)(const void *data, int64_t tile) {
   REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
   T(tile_densities)(p, tile, x, d, l);
   T(transpose)(l, K, rows, TILE, (REAL *)p->out + tile * TILE * K, K);
+  free(x);
+}
+
+/* The first of the present components to look at: one that is near to the tile's middle sample. */
+static int64_t T(nearest)(const samples_meet_gaussians *p, int64_t tile) {
+  int64_t k = p->near[tile * TILE + T(rows_of)(p, tile) / 2];
+  return 0 <= k && k < p->K && p->present[k] ? k : -1;
+}
+
+/* Densities of one tile, -inf for components that do not matter to any of its samples: those by more than
+   `margin` below the background, where it is known, and below another component's share of all. What is left out
+   changes no digit of a component's sums if some sample does matter to it; seen[k] says so. */
+static void T(relevant)(const void *data, int64_t tile) {
+  const samples_meet_gaussians *p = data;
+  const REAL *share = p->log_weights, *background = p->background;
+  const REAL close = 4;
+  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
+  REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+  REAL margin = (REAL)p->margin;
+  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  T(vec) known[VECTORS], top[VECTORS], floor[VECTORS];
+  for (int64_t n = 0; n < TILE; n++)
+    known[n / LANES][n % LANES] = background[tile * TILE + (n < rows ? n : rows - 1)];
+  for (int v = 0; v < VECTORS; v++) top[v] = T(all)((REAL)-INFINITY);
+  int64_t near = T(nearest)(p, tile);
+  for (int64_t turn = near < 0 ? 0 : -1; turn < K; turn++) {
+    int64_t k = turn < 0 ? near : turn;
+    if (turn == near) continue;
+    if (!p->present[k]) {
+      T(nowhere)(l + k * TILE);
+      continue;
+    }
+    for (int v = 0; v < VECTORS; v++) {
+      T(vec) level = T(choose)((T(ivec))(known[v] < top[v]), known[v], top[v]);
+      floor[v] = level - margin;
+    }
+    if (!T(densities_above)(p, k, floor, x, d, l + k * TILE)) continue;
+    for (int v = 0; v < VECTORS; v++) {
+      T(vec) shared = T(load)(l + k * TILE + v * LANES) + share[k];
+      top[v] = T(choose)((T(ivec))(shared > top[v]), shared, top[v]);
+    }
+  }
+  for (int64_t k = 0; k < K; k++) {
+    if (__atomic_load_n(p->seen + k, __ATOMIC_RELAXED)) continue;
+    T(ivec) matters = {0};
+    for (int v = 0; v < VECTORS; v++) {
+      T(vec) level = T(choose)((T(ivec))(known[v] < top[v]), known[v], top[v]);
+      matters |= (T(ivec))(T(load)(l + k * TILE + v * LANES) > level - close);
+    }
+    if (T(any)(matters)) __atomic_store_n(p->seen + k, 1, __ATOMIC_RELAXED);
+  }
+  T(transpose)(l, K, rows, TILE, (REAL *)p->out + tile * TILE * K, K);
+  free(x);
+}
+
+/* Columns of components that matter to no sample, which are not as they should be yet. */
+static void T(unseen)(const void *data, int64_t tile) {
+  const samples_meet_gaussians *p = data;
+  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
+  REAL *x = T(room)((2 * D + 1) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  for (int64_t k = 0; k < K; k++) {
+    if (!p->present[k] || p->seen[k]) continue;
+    T(densities_under)(p, k, x, d, l);
+    for (int64_t n = 0; n < rows; n++) ((REAL *)p->out)[(tile * TILE + n) * K + k] = l[n];
+  }
   free(x);
 }
 
@@ -161,14 +263,27 @@ static void T(add_weights)(REAL *l, const REAL *log_weights, int64_t K) {
     }
 }
 
+/* Components that change no digit are left out. */
 static void T(mixture_log_prob)(const void *data, int64_t tile) {
   const samples_meet_gaussians *p = data;
   const REAL *log_weights = p->log_weights;
   int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
   REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
-  T(tile_densities)(p, tile, x, d, l);
-  T(add_weights)(l, log_weights, K);
-  T(vec) top[VECTORS], sum[VECTORS];
+  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  T(vec) top[VECTORS], sum[VECTORS], floor[VECTORS];
+  for (int v = 0; v < VECTORS; v++) top[v] = T(all)((REAL)-INFINITY);
+  for (int64_t k = 0; k < K; k++) {
+    REAL *at = l + k * TILE;
+    for (int v = 0; v < VECTORS; v++) floor[v] = top[v] + (LOG_NEGLIGIBLE - log_weights[k]);
+    if (!p->present[k])
+      T(nowhere)(at);
+    else if (T(densities_above)(p, k, floor, x, d, at))
+      for (int v = 0; v < VECTORS; v++) {
+        T(vec) joint = T(load)(at + v * LANES) + log_weights[k];
+        T(store)(at + v * LANES, joint);
+        top[v] = T(choose)((T(ivec))(joint > top[v]), joint, top[v]);
+      }
+  }
   T(largest_and_sum)(l, K, top, sum);
   REAL *out = (REAL *)p->out + tile * TILE;
   for (int64_t n = 0; n < rows; n++) out[n] = top[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);

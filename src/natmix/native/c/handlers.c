@@ -115,6 +115,29 @@ void *natmix_log_prob(xla_frame *f) {
   return NULL;
 }
 
+/* x, mean, W, count, offset, present, share, near, background -> [N, K]
+
+   How far below is far enough: what changes no digit, and more in many dimensions, where the background of a
+   sample that is kept may fall by much when an old Gaussian is forgotten. */
+void *natmix_relevant(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  samples_meet_gaussians p = meeting(f);
+  const kernels *k = of_type(arg(f, 0));
+  p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data, p.log_weights = arg(f, 6)->data;
+  p.near = arg(f, 7)->data, p.background = arg(f, 8)->data;
+  p.margin = (arg(f, 0)->dtype == XLA_F64 ? 64 : 44) + 0.25 * p.D;
+  p.seen = calloc(p.K, 1);
+  if (!p.seen) return problem(f, "There is not enough memory for the densities of samples.");
+  share_tiles(f, &p, k, k->relevant);
+  for (int64_t i = 0; i < p.K; i++)
+    if (p.present[i] && !p.seen[i]) {
+      share_tiles(f, &p, k, k->unseen);
+      break;
+    }
+  free(p.seen);
+  return NULL;
+}
+
 /* x, mean, W, count, offset, present, log_weights -> [N] */
 void *natmix_mixture_log_prob(xla_frame *f) {
   if (asks_for_version(f)) return NULL;

@@ -12,6 +12,10 @@ typedef struct {
   const void *offset;         /* [K]: log normalisers */
   const void *log_weights;    /* [K] */
   const void *log_components; /* [N, K]; or what the terms of a sum are multiplied with */
+  const int32_t *near;        /* [N]: a component that is probably near */
+  const void *background;     /* [N] */
+  double margin;              /* how far below others a log density is nothing */
+  uint8_t *seen;              /* [K]: components that matter to some sample */
   void *out;
 } samples_meet_gaussians;
 
@@ -43,7 +47,7 @@ typedef void task(const void *data, int64_t i);
 typedef struct {
   int64_t tile;          /* samples that are whitened together */
   int64_t component_block; /* components whose moments one task sums */
-  task *log_prob, *mixture_log_prob, *score, *pulled;
+  task *log_prob, *relevant, *unseen, *mixture_log_prob, *score, *pulled;
   task *moments, *gather_moments, *largest, *sums;
   task *log_sums, *sample_sums;
 } kernels;

@@ -14,8 +14,8 @@
 
 #define TABLE                                                                                            \
   {                                                                                                      \
-    TILE, BLOCK, T(log_prob), T(mixture_log_prob), T(score), T(pulled), T(moments), T(gather_moments), T(largest),  \
-        T(sums), T(log_sums), T(sample_sums)                                                             \
+    TILE, BLOCK, T(log_prob), T(relevant), T(unseen), T(mixture_log_prob), T(score), T(pulled), T(moments),  \
+        T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums)                              \
   }
 static const kernels T(table) = TABLE;
 
