@@ -78,12 +78,14 @@ class Bench:
         """Write what both sides share; the targets that the reference can use."""
         settings = directory / "settings.json"
         old = settings.read_text() if settings.exists() else None
+        if row.split_by_reference:
+            self._worker("theirs", "split", str(seed), directory)
         self._worker("ours", "prepare", row.problem, row.codename, str(seed), directory)
         if old is not None and old != settings.read_text():
             console.print("  the settings are others than before: everything is measured anew")
             for run in (*directory.glob("ours-*.json"), *directory.glob("theirs-*.json")):
                 run.unlink()
-        self._worker("theirs", "theirs", directory, "check")
+        self._worker("theirs", "check", directory)
         found = json.loads((directory / "targets.json").read_text())
         for message in found["messages"]:
             console.print(f"  {message}")

@@ -13,6 +13,11 @@ class Row(NamedTuple):
         """As in tables and after --only."""
         return self.problem if self.codename == "SAMTRON" else f"{self.codename.lower()}-{self.problem}"
 
+    @property
+    def split_by_reference(self) -> bool:
+        """Whether the data are the reference's, as it takes no others."""
+        return self.problem == "wine"
+
 
 ROWS = (
     Row("gmm20", "SAMTRON"),
