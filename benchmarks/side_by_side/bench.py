@@ -53,6 +53,14 @@ class WorkerError(Exception):
     """A process that did not end well."""
 
 
+def chosen_targets(row: Row, asked: str, usable: list[str]) -> list[str]:
+    """The row's targets that were asked for ("both" for all), or else the last one that is usable."""
+    found = [target for target in row.targets if target in usable]
+    if not found:
+        raise WorkerError(f"the reference has no {' or '.join(row.targets)} target that is the same function")
+    return [target for target in found if asked in (target, "both")] or found[-1:]
+
+
 class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -61,9 +69,8 @@ class Bench:
     def row(self, row: Row, seed: int) -> None:
         """All turns of a row that are not there yet."""
         directory = self.options.out / f"{row.name}-seed{seed}"
-        usable = self._prepare(row, seed, directory)
-        wanted = ["shipped", "own"] if self.options.targets == "both" else [self.options.targets]
-        for turn in turns([t for t in wanted if t in usable] or ["own"], self.options.allocators):
+        targets = chosen_targets(row, self.options.targets, self._prepare(row, seed, directory))
+        for turn in turns(targets, self.options.allocators):
             budget = self._budget(turn.side)
             if not self._again(turn.side) and load.is_complete(directory / f"{turn.run}.json", budget):
                 console.print(f"  {turn.run}: there already")
@@ -143,7 +150,8 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
         choices=("shipped", "own", "both"),
         default="shipped",
         help="the reference's log densities: those that come with it where they are the same function "
-        "(shipped), faster ones written for this benchmark, or both in turn",
+        "(shipped), faster ones written for this benchmark (own), or both in turn; wine and wine-fast have "
+        "one each",
     )
     parser.add_argument(
         "--allocators",
