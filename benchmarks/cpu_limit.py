@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from paper_row import asked_and_told, later_phase
-from side_by_side.rows import Row, choose
+from side_by_side.rows import Row, choose, distinct
 from timing import seconds_per_call
 
 from natmix._compile import quick_jit
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", metavar="ROW", help="these rows")
     parser.add_argument("--write", type=Path, help="folder for cpu_limit.csv")
     options = parser.parse_args(arguments)
-    chosen = [row for row in choose(options.only) if row.codename == "SAMTRON"]
+    chosen = [row for row in distinct(choose(options.only)) if row.codename == "SAMTRON"]
     if not chosen:
         raise SystemExit("The arithmetic is written down for SAMTRON's rows alone.")
     rates = measured_rates()

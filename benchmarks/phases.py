@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from cpu_limit import RESULTS
 from paper_row import LaterPhase, asked_and_told, later_phase, told
-from side_by_side.rows import choose
+from side_by_side.rows import choose, distinct
 from timing import seconds_per_call
 
 from natmix._changes import updated
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = (*COLUMNS, *(f"{phase}_ms" for phase in PHASES))
     print(" ".join(f"{name.removesuffix('_ms'):>14}" for name in names))
     lines = []
-    for row in choose(options.only):
+    for row in distinct(choose(options.only)):
         phase = later_phase(row, options.components or usual[row.name])
         query, _, batch = asked_and_told(phase)
         sizes = (phase.state.mixture.dim, int(batch.count), int(query.draws.count))

@@ -1,6 +1,7 @@
 """The benchmark's arithmetic, on runs made up so that the answers are known."""
 
 import csv
+import json
 import math
 import sys
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from side_by_side import measures, table
+from side_by_side import load, measures, table
+from side_by_side.bench import WorkerError, chosen_targets
 from side_by_side.load import Seed
-from side_by_side.rows import ROWS, choose
+from side_by_side.rows import ROWS, Row, choose, distinct
 
 
 def run(first, each, count, every=1, compiling=0.0, looks=(), peak=100.0):
@@ -124,3 +126,48 @@ def test_rows_by_name():
     assert [row.codename for row in choose(["stm20", "sepyfux-stm20"])] == ["SAMTRON", "SEPYFUX"]
     with pytest.raises(SystemExit, match="did you mean"):
         choose(["gmm-20"])
+
+
+def test_the_same_problem_with_either_target_is_two_rows():
+    shipped, own = choose(["wine", "wine-fast"])
+    assert shipped[:2] == own[:2]
+    assert distinct((shipped, own)) == (shipped,)
+    assert len(distinct(ROWS)) == len(ROWS) - 1
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("targets", "asked", "usable", "chosen"),
+    [
+        (("shipped", "own"), "shipped", ["own", "shipped"], ["shipped"]),
+        (("shipped", "own"), "shipped", ["own"], ["own"]),
+        (("shipped", "own"), "both", ["own", "shipped"], ["shipped", "own"]),
+        (("shipped",), "own", ["own", "shipped"], ["shipped"]),
+        (("own",), "shipped", ["own", "shipped"], ["own"]),
+    ],
+)
+def test_targets_of_a_row(targets, asked, usable, chosen):
+    assert chosen_targets(Row("stm20", "SAMTRON", targets), asked, usable) == chosen
+
+
+def test_a_row_without_its_target_fails():
+    with pytest.raises(WorkerError, match="no shipped target"):
+        chosen_targets(Row("wine", "SAMTRON", ("shipped",)), "shipped", ["own"])
+
+
+def test_runs_with_another_target_than_the_rows_do_not_count(tmp_path, seed):
+    runs = {
+        "ours-1": seed.ours[0],
+        "theirs-shipped-default": seed.ours[0],
+        "theirs-own-default": seed.ours[1],
+    }
+    for name in ("gmm20", "wine", "wine-fast"):
+        (tmp_path / f"{name}-seed0").mkdir()
+        for stem, found in runs.items():
+            (tmp_path / f"{name}-seed0" / f"{stem}.json").write_text(json.dumps(found | {"judged": 1}))
+    targets = {row.name: list(seeds[0].theirs) for row, seeds in load.rows(tmp_path).items()}
+    assert targets == {
+        "gmm20": ["shipped target", "fast target"],
+        "wine": ["shipped target"],
+        "wine-fast": ["fast target"],
+    }

@@ -53,6 +53,14 @@ class WorkerError(Exception):
     """A process that did not end well."""
 
 
+def chosen_targets(row: Row, asked: str, usable: list[str]) -> list[str]:
+    """The row's targets that were asked for ("both" for all), or else the last one that is usable."""
+    found = [target for target in row.targets if target in usable]
+    if not found:
+        raise WorkerError(f"the reference has no {' or '.join(row.targets)} target that is the same function")
+    return [target for target in found if asked in (target, "both")] or found[-1:]
+
+
 class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -61,9 +69,8 @@ class Bench:
     def row(self, row: Row, seed: int) -> None:
         """All turns of a row that are not there yet."""
         directory = self.options.out / f"{row.name}-seed{seed}"
-        usable = self._prepare(row, seed, directory)
-        wanted = ["shipped", "own"] if self.options.targets == "both" else [self.options.targets]
-        for turn in turns([t for t in wanted if t in usable] or ["own"], self.options.allocators):
+        targets = chosen_targets(row, self.options.targets, self._prepare(row, seed, directory))
+        for turn in turns(targets, self.options.allocators):
             budget = self._budget(turn.side)
             if not self._again(turn.side) and load.is_complete(directory / f"{turn.run}.json", budget):
                 console.print(f"  {turn.run}: there already")
@@ -78,12 +85,14 @@ class Bench:
         """Write what both sides share; the targets that the reference can use."""
         settings = directory / "settings.json"
         old = settings.read_text() if settings.exists() else None
+        if row.split_by_reference:
+            self._worker("theirs", "split", str(seed), directory)
         self._worker("ours", "prepare", row.problem, row.codename, str(seed), directory)
         if old is not None and old != settings.read_text():
             console.print("  the settings are others than before: everything is measured anew")
             for run in (*directory.glob("ours-*.json"), *directory.glob("theirs-*.json")):
                 run.unlink()
-        self._worker("theirs", "theirs", directory, "check")
+        self._worker("theirs", "check", directory)
         found = json.loads((directory / "targets.json").read_text())
         for message in found["messages"]:
             console.print(f"  {message}")
@@ -141,7 +150,8 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
         choices=("shipped", "own", "both"),
         default="shipped",
         help="the reference's log densities: those that come with it where they are the same function "
-        "(shipped), faster ones written for this benchmark, or both in turn",
+        "(shipped), faster ones written for this benchmark (own), or both in turn; wine and wine-fast have "
+        "one each",
     )
     parser.add_argument(
         "--allocators",

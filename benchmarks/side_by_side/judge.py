@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natmix import Mixture, problems
+from natmix import Mixture
 from natmix.gaussians import FullGaussians
 from natmix.runs._look import look
+from side_by_side.problem import load
 
 SAMPLES = 2000
 FEWEST_ROWS = 8
@@ -23,7 +24,7 @@ FEWEST_ROWS = 8
 def main(directory: Path, run: str) -> None:
     jax.config.update("jax_enable_x64", True)
     settings = json.loads((directory / "settings.json").read_text())
-    problem = problems.load(settings["problem"], seed=settings["seed"], dtype=jnp.float64)
+    problem = load(settings["problem"], settings["seed"], directory, jnp.float64)
     path = directory / f"{run}.json"
     found = json.loads(path.read_text())
     for row in found["looks"]:

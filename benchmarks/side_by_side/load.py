@@ -55,7 +55,9 @@ def rows(out: Path) -> dict[Row, list[Seed]]:
         for directory in sorted(directories, key=lambda d: int(pattern.fullmatch(d.name)[1])):
             ours = _longest([run for path in sorted(directory.glob("ours-*.json")) if (run := read(path))])
             theirs = {
-                name: run for stem, name in VARIANTS.items() if (run := read(directory / f"{stem}.json"))
+                name: run
+                for stem, name in VARIANTS.items()
+                if stem.split("-")[1] in row.targets and (run := read(directory / f"{stem}.json"))
             }
             if ours and theirs:
                 found.setdefault(row, []).append(Seed(ours, theirs))

@@ -15,12 +15,13 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from natmix import Mixture, problems, runs  # noqa: E402
+from natmix import Mixture, runs  # noqa: E402
 from natmix._capacity import initial_capacity  # noqa: E402
 from natmix._run import CHUNK, Runner  # noqa: E402
 
 _IMPORTED = time.perf_counter() - _BEFORE_IMPORTS
 
+from side_by_side.problem import load  # noqa: E402
 from side_by_side.record import Recorder, peak_mib, versions  # noqa: E402
 
 CHUNK_SECONDS, CHUNK_SHARE = (0.05, 0.5), 0.1
@@ -30,7 +31,7 @@ CHUNK_SECONDS, CHUNK_SHARE = (0.05, 0.5), 0.1
 def main(directory: Path, run: str, seconds: float) -> None:
     jax.config.update("jax_enable_compilation_cache", False)
     settings = json.loads((directory / "settings.json").read_text())
-    problem = problems.load(settings["problem"], seed=settings["seed"], dtype=jnp.float32)
+    problem = load(settings["problem"], settings["seed"], directory, jnp.float32)
     jax.block_until_ready(jax.tree.leaves(problem.target))
     imported_mib = peak_mib()
 

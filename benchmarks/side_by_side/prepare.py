@@ -17,13 +17,14 @@ import numpy as np
 import natmix
 from natmix import problems, runs
 from natmix.problems import _minibatch, planar_robot
+from side_by_side.problem import digest, load
 
 POINTS = 32
 
 
 def main(name: str, codename: str, seed: int, directory: Path) -> None:
     jax.config.update("jax_enable_x64", True)
-    problem = problems.load(name, seed=seed, dtype=jnp.float64)
+    problem = load(name, seed, directory, jnp.float64)
     config = runs.configure(problem, codename, preset="paper", dtype="float32")
     kind, arrays = data(problem)
     mixture, _ = config.start.mixture(start_key(seed), config.components, jnp.float32)
@@ -48,6 +49,7 @@ def main(name: str, codename: str, seed: int, directory: Path) -> None:
         "settings": described["algorithm"]["settings"],
         "start": described["start"],
         **store(codename, name),
+        **digest(directory),
         "natmix": natmix.__version__,
     }
     directory.mkdir(parents=True, exist_ok=True)

@@ -59,6 +59,9 @@ NOTES = """Each cell: the reference / natmix, and in bold how many times better 
 - The reference's log density was the one that comes with it ("shipped target"), where that is the same
   function, or one written for this benchmark ("fast target"; natmix always has a fast one). natmix's numbers
   are medians over its runs in between; with several seeds, all are medians over seeds.
+- **wine** and **wine-fast** are the same row twice: gmmvi with the network that comes with it, which goes
+  through the points one by one, and with one written for this benchmark, which takes them all at once. Both
+  sides have the training rows of gmmvi's split and minibatches of 128 of them, drawn for every point.
 """
 
 

@@ -1,7 +1,8 @@
 """The log densities of the test problems in TensorFlow: written here, or those that come with gmmvi.
 
-The reference differentiates them itself. Those written here take the arrays of `prepare` and are meant to be
-fast, like natmix's: whitening by one product, minibatches by start and stride. Evaluations are counted.
+The reference differentiates them itself, unless they give gradients. Those written here take the arrays of
+`prepare` and are meant to be fast, like natmix's: whitening by one product, minibatches by start and stride.
+Evaluations are counted.
 """
 
 import math
@@ -21,8 +22,11 @@ from gmmvi.experiments.target_distributions.lnpdf import LNPDF
 class Target(LNPDF):
     """What gmmvi asks of a target, with a counter of evaluations."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], dim: int) -> None:
-        super().__init__()
+    minibatches = False
+    """Whether the log density is random, from a minibatch."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], dim: int, gives_gradients: bool = False) -> None:
+        super().__init__(use_log_density_and_grad=gives_gradients)
         self.dim = dim
         self.evaluations = tf.Variable(0, dtype=tf.int64, trainable=False)
         for name, value in arrays.items():
@@ -33,8 +37,11 @@ class Target(LNPDF):
         return self.dim
 
     def log_density(self, x: tf.Tensor) -> tf.Tensor:
-        self.evaluations.assign_add(tf.shape(x, tf.int64)[0])
+        self.count(x)
         return self.value(x)
+
+    def count(self, x: tf.Tensor) -> None:
+        self.evaluations.assign_add(tf.shape(x, tf.int64)[0])
 
     def value(self, x: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError
@@ -92,6 +99,8 @@ class PlanarRobot(Target):
 class Wine(Target):
     """-N MSE(x) - |x|^2 / 2 of a network 11-8-8-1, from a minibatch of its own for every point."""
 
+    minibatches = True
+
     def value(self, x: tf.Tensor) -> tf.Tensor:
         points, rows = tf.shape(x)[0], self.quality.shape[0]
         start = tf.random.uniform((points, 1), 0, rows, tf.int32)
@@ -117,14 +126,36 @@ class Wine(Target):
 class Shipped(Target):
     """A target that comes with gmmvi, for experiments of the paper."""
 
-    def __init__(self, kind: str, arrays: dict[str, np.ndarray], dim: int, problem: str) -> None:
-        super().__init__({}, dim)
-        self.inner = SHIPPED[kind](arrays, problem)
-        if self.inner.use_log_density_and_grad or not self.inner.safe_for_tf_graph:
-            raise SystemExit(f"gmmvi's target for {problem} is of another kind than this benchmark knows.")
+    constant = 0.0
+    """What natmix's log density has more."""
+
+    def __init__(self, inner: LNPDF, dim: int, arrays: dict[str, np.ndarray] | None = None) -> None:
+        if not inner.safe_for_tf_graph:
+            raise SystemExit(f"gmmvi's {type(inner).__name__} is of another kind than this benchmark knows.")
+        super().__init__(arrays or {}, dim, inner.use_log_density_and_grad)
+        self.inner = inner
 
     def value(self, x: tf.Tensor) -> tf.Tensor:
-        return self.inner.log_density(x)
+        return self.inner.log_density(x) + self.constant
+
+    def log_density_and_grad(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        self.count(x)
+        value, gradient = self.inner.log_density_and_grad(x)
+        return value + self.constant, gradient
+
+
+class ShippedWine(Shipped):
+    """Takes the next minibatch of a shuffled stream of rows for every point."""
+
+    minibatches = True
+    constant = 177 / 2 * math.log(2 * math.pi)
+    """natmix leaves out the normaliser of the prior."""
+
+    def exact(self, x: tf.Tensor) -> tf.Tensor:
+        outputs = [self.inner.forward_from_weight_vector(self.features, point) for point in tf.unstack(x)]
+        error = tf.stack(outputs)[:, :, 0] - self.quality
+        likelihood = -self.quality.shape[0] * tf.reduce_mean(error**2, axis=1)
+        return likelihood + self.inner.log_prior(x) + self.constant
 
 
 def _mixture(arrays: dict[str, np.ndarray]) -> list[tf.Tensor]:
@@ -135,8 +166,11 @@ def _mixture(arrays: dict[str, np.ndarray]) -> list[tf.Tensor]:
     return [tf.constant(a, tf.float32) for a in (weights, arrays["mean"], matrices)]
 
 
-def _logistic(arrays: dict[str, np.ndarray], problem: str) -> LNPDF:
-    return getattr(logistic_regression, f"make_{problem}")()
+def shipped_wine(seed: int) -> LNPDF:
+    """-N MSE(x) + log N(x; 0, I), on the split of this seed."""
+    from gmmvi.experiments.target_distributions import bnn  # with much that the other rows do not need
+
+    return bnn.make_WINE_target(likelihood_scaling=1.0, dataset_seed=seed, prior_std=1.0, batch_size=128)
 
 
 OWN = {
@@ -147,16 +181,19 @@ OWN = {
     "wine": Wine,
 }
 SHIPPED = {
-    "gmm": lambda arrays, _: gmm.GMM_LNPDF(*_mixture(arrays)),
-    "stm": lambda arrays, _: student_t_mixture.StudentTMixture_LNPDF(*_mixture(arrays), int(arrays["nu"])),
-    "logistic": _logistic,
+    "gmm": lambda _, arrays: gmm.GMM_LNPDF(*_mixture(arrays)),
+    "stm": lambda _, arrays: student_t_mixture.StudentTMixture_LNPDF(*_mixture(arrays), int(arrays["nu"])),
+    "logistic": lambda settings, _: getattr(logistic_regression, f"make_{settings['problem']}")(),
     "planar_robot": lambda *_: planar_robot.make_four_goal(),
+    "wine": lambda settings, _: shipped_wine(settings["seed"]),
 }
-"""Not the wine: its data and split cannot be given."""
 
 
 def build(which: str, settings: dict[str, Any], stored: dict[str, np.ndarray]) -> Target:
     """The target written here ("own") or the one that comes with gmmvi ("shipped")."""
     arrays = {k.removeprefix("target."): v for k, v in stored.items() if k.startswith("target.")}
     kind, dim = settings["kind"], settings["dim"]
-    return OWN[kind](arrays, dim) if which == "own" else Shipped(kind, arrays, dim, settings["problem"])
+    if which == "own":
+        return OWN[kind](arrays, dim)
+    inner = SHIPPED[kind](settings, arrays)
+    return ShippedWine(inner, dim, arrays) if kind == "wine" else Shipped(inner, dim)

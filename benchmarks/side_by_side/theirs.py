@@ -1,7 +1,6 @@
 """One run of the reference, gmmvi 1.1, through its documented classes, in an environment of its own.
 
-Run by the benchmark: python -m side_by_side.theirs DIRECTORY RUN SECONDS TARGET, TARGET being own or shipped,
-or python -m side_by_side.theirs DIRECTORY check, to compare the log densities.
+Run by the benchmark: python -m side_by_side.theirs DIRECTORY RUN SECONDS TARGET, TARGET being own or shipped.
 """
 
 import os
@@ -15,7 +14,7 @@ import io  # noqa: E402
 import json  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any, NamedTuple  # noqa: E402
+from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
@@ -31,10 +30,6 @@ _IMPORTED = time.perf_counter() - _BEFORE_IMPORTS
 
 from side_by_side import targets_tf  # noqa: E402
 from side_by_side.record import Recorder, peak_mib, versions  # noqa: E402
-
-VALUE_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 2e-3
-"""Relative, for float32 against float64."""
-STANDARD_ERRORS, DRAWS = 5, 400
 
 
 def main(directory: Path, run: str, seconds: float, which: str) -> None:
@@ -135,64 +130,5 @@ def number_or_list(values: list[float]) -> float | list[float]:
     return values[0] if len(set(values)) == 1 else values
 
 
-def check(directory: Path) -> None:
-    """Write which targets are the same function as natmix's; end with a message if the own one is not."""
-    settings, arrays = read(directory)
-    target = targets_tf.build("own", settings, arrays)
-    own = Disagreement.at_points(target, arrays)
-    if not own.small:
-        raise SystemExit(f"{settings['problem']}: the log densities disagree, {own}; nothing was timed.")
-    messages = [f"log densities agree: {own}"]
-    if settings["kind"] == "wine":
-        error = minibatch_error(target, tf.constant(arrays["check.x"][:8], tf.float32))
-        messages.append(f"minibatches are off by {error:.1f} standard errors at most")
-    usable = ["own"]
-    if settings["kind"] in targets_tf.SHIPPED:
-        shipped = Disagreement.at_points(targets_tf.build("shipped", settings, arrays), arrays)
-        usable += ["shipped"] * shipped.small
-        word = "shipped target" if shipped.small else "shipped target not used"
-        messages.append(f"{word}: {shipped}")
-    (directory / "targets.json").write_text(json.dumps({"usable": usable, "messages": messages}))
-    print("; ".join(messages))
-
-
-class Disagreement(NamedTuple):
-    """The largest relative differences of log densities and gradients."""
-
-    value: float
-    gradient: float
-
-    @property
-    def small(self) -> bool:
-        return self.value < VALUE_TOLERANCE and self.gradient < GRADIENT_TOLERANCE
-
-    def __str__(self) -> str:
-        return f"{self.value:.0e} relative, gradients {self.gradient:.0e}"
-
-    @classmethod
-    def at_points(cls, target: targets_tf.Target, arrays: dict[str, np.ndarray]) -> "Disagreement":
-        x = tf.constant(arrays["check.x"], tf.float32)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            value = target.exact(x)
-        gradient = tape.gradient(value, x).numpy()
-        wanted, slope = arrays["check.log_density"], arrays["check.gradient"]
-        off = np.abs(value.numpy() - wanted) / (1 + np.abs(wanted))
-        slope_off = np.linalg.norm(gradient - slope, axis=1) / (1e-6 + np.linalg.norm(slope, axis=1))
-        return cls(float(np.max(off)), float(np.max(slope_off)))
-
-
-def minibatch_error(target: targets_tf.Target, x: tf.Tensor) -> float:
-    """How far the mean over minibatches is from the exact value, in standard errors."""
-    draws = np.stack([target.value(x).numpy() for _ in range(DRAWS)]).astype(float)
-    error = np.abs(draws.mean(0) - target.exact(x).numpy()) / (draws.std(0, ddof=1) / DRAWS**0.5)
-    if not error.max() < STANDARD_ERRORS:
-        raise SystemExit(f"Minibatches are off by {error.max():.1f} standard errors; nothing was timed.")
-    return float(error.max())
-
-
 if __name__ == "__main__":
-    if sys.argv[2] == "check":
-        check(Path(sys.argv[1]))
-    else:
-        main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4])
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4])
