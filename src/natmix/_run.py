@@ -159,7 +159,8 @@ class Runner:
 
     def _compile_ahead(self, state: State, components: int) -> None:
         rows = state.mixture.num_components
-        more = self._ahead.wanted(rows, components, state.mixture.dim, self.most_rows)
+        with using(self.algorithm.mesh):
+            more = self._ahead.wanted(rows, components, state.mixture.dim, self.most_rows)
         if more is not None and more not in self._warm:
             start = time.perf_counter()
             larger = _resized(self.algorithm, state, more)
@@ -208,7 +209,9 @@ class Runner:
             self._known = state, bool(_outlook(self.algorithm, state)[0]), int(state.iteration)
         _, full, iteration = self._known
         if full:
-            return _resized(self.algorithm, state, min(grown(rows, state.mixture.dim), self.most_rows))
+            with using(self.algorithm.mesh):
+                more = min(grown(rows, state.mixture.dim), self.most_rows)
+            return _resized(self.algorithm, state, more)
         if iteration % self.shrink_every:
             return state
         present = int(np.sum(np.asarray(state.mixture.log_weights) > -np.inf))
