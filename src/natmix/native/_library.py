@@ -22,6 +22,9 @@ FUNCTIONS = (
     "sums",
     "moments",
     "draws",
+    "logistic",
+    "logistic_minibatch",
+    "network",
 )
 
 SWITCH = "NATMIX_NATIVE"
