@@ -13,7 +13,7 @@ static inline T(vec) T(log_sigmoid)(T(vec) z, T(vec) * low, T(vec) * product) {
   T(vec) e = T(exp_within)(T(at_least)(minus, EXP_LOW)), above = e + 1;
   *low += T(at_most)(z, 0);
   *product *= above;
-  return T(choose)((T(ivec))(z >= 0), e, T(all)(1)) * T(inverse)(above);
+  return T(choose)((T(ivec))(z >= 0), e, T(all)(1)) / above;
 }
 
 /* Rows i to i + rows of the data for a tile of points. */
@@ -25,8 +25,8 @@ static inline T(vec) T(log_sigmoid)(T(vec) z, T(vec) * low, T(vec) * product) {
     for (int r = 0; r < rows; r++)                                          \
       for (int v = 0; v < VECTORS; v++) z[r][v] += S[(i + r) * D + j] * at[v]; \
   }                                                                         \
-  for (int r = 0; r < rows; r++)                                            \
-    for (int v = 0; v < VECTORS; v++) z[r][v] = T(log_sigmoid)(z[r][v], &low[v], &product[v]); \
+  UNROLL for (int r = 0; r < rows; r++)                                     \
+    UNROLL for (int v = 0; v < VECTORS; v++) z[r][v] = T(log_sigmoid)(z[r][v], &low[v], &product[v]); \
   for (int64_t j = 0; with_gradient && j < D; j++) {                        \
     T(vec) at[VECTORS];                                                     \
     for (int v = 0; v < VECTORS; v++) at[v] = T(load)(g + j * TILE + v * LANES); \

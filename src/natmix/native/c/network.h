@@ -7,7 +7,7 @@
 #define BLOCK_ROWS (NETWORK_BLOCK * LANES)
 
 static inline T(vec) T(sigmoid)(T(vec) a) {
-  return T(inverse)(1 + T(exp_within)(-T(at_least)(T(at_most)(a, -EXP_LOW), EXP_LOW)));
+  return 1 / (1 + T(exp_within)(-T(at_least)(T(at_most)(a, -EXP_LOW), EXP_LOW)));
 }
 
 /* The features and the quality of point n's rows, rows last; those beyond the last are copies of the first. */
@@ -25,7 +25,7 @@ static inline void T(gather)(const points_meet_rows *p, int64_t n, int64_t M, RE
     }
     UNROLL for (int c = 0; c < FEATURES; c += LANES) {
       T(vec) a[LANES];
-      for (int i = 0; i < LANES; i++) {
+      UNROLL for (int i = 0; i < LANES; i++) {
         const REAL *from = rows + chosen[i] * FEATURES + c;
         /* A row is read beyond its end, into the next one, which is there but for the last one. */
         int beyond = c + LANES > FEATURES && chosen[i] + 1 == p->R;
@@ -48,8 +48,8 @@ static inline void T(hidden_layer)(const REAL *W, int inputs, const REAL *in, in
       for (int h = 0; h < HIDDEN; h++)
         for (int b = 0; b < NETWORK_BLOCK; b++) a[h][b] += W[i * HIDDEN + h] * at[b];
     }
-    for (int h = 0; h < HIDDEN; h++)
-      for (int b = 0; b < NETWORK_BLOCK; b++) T(store)(out + h * M + m + b * LANES, T(sigmoid)(a[h][b]));
+    UNROLL for (int h = 0; h < HIDDEN; h++)
+      UNROLL for (int b = 0; b < NETWORK_BLOCK; b++) T(store)(out + h * M + m + b * LANES, T(sigmoid)(a[h][b]));
   }
 }
 
@@ -91,10 +91,10 @@ static inline void T(outer_sums)(const REAL *in, int inputs, const REAL *out, in
     for (int64_t m = 0; m < M; m += LANES) {
       T(vec) at[NETWORK_BLOCK];
       for (int b = 0; b < NETWORK_BLOCK; b++) at[b] = T(load)(in + (i + b) * M + m);
-      for (int h = 0; h < HIDDEN; h++)
-        for (int b = 0; b < NETWORK_BLOCK; b++) a[b * HIDDEN + h] += at[b] * T(load)(out + h * M + m);
+      UNROLL for (int h = 0; h < HIDDEN; h++)
+        UNROLL for (int b = 0; b < NETWORK_BLOCK; b++) a[b * HIDDEN + h] += at[b] * T(load)(out + h * M + m);
     }
-    for (int k = 0; k < NETWORK_BLOCK * HIDDEN; k += LANES) T(store)(sums + i * HIDDEN + k, T(lane_sums)(a + k));
+    UNROLL for (int k = 0; k < NETWORK_BLOCK * HIDDEN; k += LANES) T(store)(sums + i * HIDDEN + k, T(lane_sums)(a + k));
   }
 }
 
@@ -107,7 +107,7 @@ static inline void T(last_sums)(const REAL *error, const REAL *h2, const REAL *d
     for (int i = 0; i < HIDDEN; i++) a[HIDDEN + i] += e * T(load)(h2 + i * M + m);
     total += e;
   }
-  for (int k = 0; k < 2 * HIDDEN; k += LANES) T(store)(sums + k, T(lane_sums)(a + k));
+  UNROLL for (int k = 0; k < 2 * HIDDEN; k += LANES) T(store)(sums + k, T(lane_sums)(a + k));
   sums[2 * HIDDEN] = T(sum)(total);
 }
 

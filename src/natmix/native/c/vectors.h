@@ -129,16 +129,6 @@ static inline T(vec) T(share)(T(vec) x) {
   return T(any)(~(T(ivec))(x <= LOG_NEGLIGIBLE)) ? T(vexp)(x) : (T(vec)){0};
 }
 
-/* 1 / x, but for the last digit; x is not so large or small that this is no normal number. */
-static inline T(vec) T(inverse)(T(vec) x) {
-#if VECTOR_BYTES == 64 && REAL_BYTES == 4
-  T(vec) y = (T(vec))_mm512_rcp14_ps((__m512)x);
-  return y + y * (1 - x * y);
-#else
-  return 1 / x;
-#endif
-}
-
 /* log of positive normal numbers; in single precision that of the mantissa, between sqrt(1/2) and sqrt(2), by a
    polynomial. */
 #if REAL_BYTES == 4
