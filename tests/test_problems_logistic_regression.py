@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss
 
 from natmix import Mixture, metrics, problems
 from natmix.problems import _data
-from natmix.problems._minibatch import minibatch_rows
+from natmix.problems._minibatch import minibatch_rows, start_and_stride
 from natmix.problems.logistic_regression import log_sigmoid, probabilities
 
 VECTORS = Path(__file__).parent / "reference" / "problems"
@@ -100,7 +100,7 @@ def test_minibatches_vary_as_without_replacement(name, tolerance):
 @pytest.mark.parametrize(("rows", "size"), [(569, 64), (1000, 64), (2938, 128), (12, 12), (1, 1)])
 def test_rows_of_a_minibatch(rows, size):
     points = 4000
-    chosen = np.asarray(minibatch_rows(jax.random.key(3), points, rows, size))
+    chosen = np.asarray(minibatch_rows(*start_and_stride(jax.random.key(3), points, rows), rows, size))
     assert chosen.shape == (points, size)
     assert chosen.min() >= 0
     assert chosen.max() < rows

@@ -1,9 +1,10 @@
 """Loops over samples and components in machine code, for CPUs.
 
 XLA writes every product of matrices to memory and reads it again; these loops keep some samples in the
-processor's registers, and leave out pairs of a sample and a component that change no digit of a sum. They are
-written in C (folder `c`), compiled when natmix is installed, and called by XLA. Without them everything
-works, by way of XLA alone: it takes longer.
+processor's registers, and leave out pairs of a sample and a component that change no digit of a sum. Those of
+test problems find a log density and its gradient in one pass over the data. They are written in C (folder
+`c`), compiled when natmix is installed, and called by XLA. Without them everything works, by way of XLA
+alone: it takes longer.
 """
 
 from natmix.native._calls import (
@@ -11,8 +12,11 @@ from natmix.native._calls import (
     largest_log_weights,
     log_prob,
     log_sums,
+    logistic,
+    logistic_minibatch,
     mixture_log_prob,
     moments,
+    network,
     pulled_sums,
     relevant_log_prob,
     sample_sums,
@@ -27,8 +31,11 @@ __all__ = [
     "largest_log_weights",
     "log_prob",
     "log_sums",
+    "logistic",
+    "logistic_minibatch",
     "mixture_log_prob",
     "moments",
+    "network",
     "pulled_sums",
     "relevant_log_prob",
     "sample_sums",

@@ -171,11 +171,75 @@ def draws(
     return _function("draws", out)(keys, number.astype(jnp.int32), mean, L)
 
 
+def logistic(
+    x: Float[Array, "N D"],
+    rows: Float[Array, "R D"],
+    precision: float,
+    count: Count | None,
+    *,
+    gradient: bool,
+) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
+    """sum_r log sigmoid(rows_r . x) - precision |x|^2 / 2, and its gradient in x if wanted."""
+    prior = jnp.asarray(precision, x.dtype)
+    return _with_gradient("logistic", gradient, x, rows, _count(count, x), prior)
+
+
+def logistic_minibatch(
+    x: Float[Array, "N D"],
+    rows: Float[Array, "R D"],
+    precision: float,
+    start: Int[Array, " N"],
+    stride: Int[Array, " N"],
+    size: int,
+    count: Count | None,
+    *,
+    gradient: bool,
+) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
+    """R / size sum_j log sigmoid(rows_r . x) - precision |x|^2 / 2 with r = (start + stride j) mod R."""
+    batch, prior = _minibatch(start, stride, size), jnp.asarray(precision, x.dtype)
+    return _with_gradient("logistic_minibatch", gradient, x, rows, _count(count, x), *batch, prior)
+
+
+def network(
+    x: Float[Array, "N 177"],
+    features: Float[Array, "R 11"],
+    quality: Float[Array, " R"],
+    start: Int[Array, " N"],
+    stride: Int[Array, " N"],
+    size: int,
+    count: Count | None,
+    *,
+    gradient: bool,
+) -> tuple[Float[Array, " N"], Float[Array, "N 177"] | None]:
+    """-R / size sum_j (f(features_r) - quality_r)^2 - |x|^2 / 2 with r = (start + stride j) mod R.
+
+    f is the network 11-8-8-1 with weights x, hidden layers of sigmoids and a linear output.
+    """
+    batch = _minibatch(start, stride, size)
+    return _with_gradient("network", gradient, x, features, _count(count, x), *batch, quality)
+
+
+def _minibatch(start: Array, stride: Array, size: int) -> tuple[Array, Array, Array]:
+    return start.astype(jnp.int32), stride.astype(jnp.int32), jnp.asarray(size, jnp.int32)
+
+
 def _call(name: str, shape: tuple[int, ...], *arrays: Array) -> Array:
     """By numbers of one type, single or double precision."""
-    dtype = jnp.result_type(jnp.float32, *[a for a in arrays if jnp.issubdtype(a.dtype, jnp.floating)])
-    same = [a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in arrays]
+    same, dtype = _of_one_type(arrays)
     return _function(name, jax.ShapeDtypeStruct(shape, dtype))(*same)
+
+
+def _with_gradient(name: str, gradient: bool, x: Array, *arrays: Array) -> tuple[Array, Array | None]:
+    """A value for every point x, and its gradient."""
+    same, dtype = _of_one_type((x, *arrays))
+    shapes = (x.shape[:1], x.shape) if gradient else (x.shape[:1],)
+    out = _function(name, tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes))(*same)
+    return out[0], out[1] if gradient else None
+
+
+def _of_one_type(arrays: tuple[Array, ...]) -> tuple[list[Array], Any]:
+    dtype = jnp.result_type(jnp.float32, *[a for a in arrays if jnp.issubdtype(a.dtype, jnp.floating)])
+    return [a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in arrays], dtype
 
 
 def _function(name: str, out: Any) -> Callable[..., Any]:

@@ -23,6 +23,9 @@ FUNCTIONS = (
     "sums",
     "moments",
     "draws",
+    "logistic",
+    "logistic_minibatch",
+    "network",
 )
 
 SWITCH = "NATMIX_NATIVE"

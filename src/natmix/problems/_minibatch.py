@@ -10,8 +10,8 @@ from jaxtyping import Array, Int
 from natmix._types import PRNGKey
 
 
-def minibatch_rows(key: PRNGKey, points: int, rows: int, size: int) -> Int[Array, "points size"]:
-    """Which ``size`` of ``rows`` rows each of ``points`` points sees: (start + stride j) mod rows.
+def start_and_stride(key: PRNGKey, points: int, rows: int) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
+    """What tells the rows of every point's minibatch: (start + stride j) mod rows, j = 0, 1, ...
 
     Start and stride are drawn uniformly and independently for every point, the stride among the numbers
     coprime to ``rows``. So no row comes twice in a minibatch, every row is equally likely (the estimate is
@@ -23,7 +23,14 @@ def minibatch_rows(key: PRNGKey, points: int, rows: int, size: int) -> Int[Array
     start = jax.random.randint(key_start, (points, 1), 0, rows, jnp.int32)
     strides = jnp.asarray(_coprime(rows), jnp.int32)
     stride = strides[jax.random.randint(key_stride, (points, 1), 0, strides.shape[0])]
-    return (start + stride * jnp.arange(size, dtype=jnp.int32)) % rows
+    return start[:, 0], stride[:, 0]
+
+
+def minibatch_rows(
+    start: Int[Array, " N"], stride: Int[Array, " N"], rows: int, size: int
+) -> Int[Array, "N size"]:
+    """Which ``size`` of ``rows`` rows each point sees."""
+    return (start[:, None] + stride[:, None] * jnp.arange(size, dtype=jnp.int32)) % rows
 
 
 def check_size(size: int, rows: int) -> int:

@@ -11,14 +11,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from natmix import native
 from natmix._linalg import einsum
 from natmix._types import PRNGKey
 from natmix.problems import _data, _secondary
 from natmix.problems._base import Problem, Start
 from natmix.problems._block_size import block_size
-from natmix.problems._minibatch import check_size, minibatch_rows
+from natmix.problems._by_loops import AbstractForms
+from natmix.problems._minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.targets import JaxTarget
 
 PRIOR_STD = 10.0
@@ -27,11 +29,14 @@ HELD_OUT = {"breast_cancer": 227, "german_credit": 600}
 
 _DATA = {"breast_cancer": _data.breast_cancer, "german_credit": _data.german_credit}
 
+_LOOP_ROWS = 512
+"""Points at once for the loops of `natmix.native`: threads share them; whole blocks are evaluated."""
+
 LOG_EVIDENCE = {"breast_cancer": (-77.579, 0.017), "german_credit": (-585.094, 0.003)}
 """With standard errors, by bridge sampling from long runs of NUTS: ``natmix references``."""
 
 
-class LogisticPosterior(eqx.Module):
+class LogisticPosterior(AbstractForms):
     """The log density of points [N, D] on all rows.
 
     Attributes:
@@ -40,8 +45,14 @@ class LogisticPosterior(eqx.Module):
 
     signed: Float[Array, "R D"]
 
-    def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+    def by_xla(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.sum(log_sigmoid(einsum("nd,rd->nr", x, self.signed)), axis=1) + _log_prior(x)
+
+    def by_loops(
+        self, x: Float[Array, "N D"], gradient: bool
+    ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
+        value, slope = native.logistic(x, self.signed, PRIOR_STD**-2, None, gradient=gradient)
+        return value - _prior_constant(x.shape[1]), slope
 
 
 class LogisticMinibatch(eqx.Module):
@@ -56,10 +67,31 @@ class LogisticMinibatch(eqx.Module):
     size: int = eqx.field(static=True)
 
     def __call__(self, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+        batch = start_and_stride(key, x.shape[0], self.signed.shape[0])
+        return _OnMinibatches(self.signed, *batch, self.size)(x)
+
+
+class _OnMinibatches(AbstractForms):
+    """On rows (start + stride j) mod R."""
+
+    signed: Float[Array, "R D"]
+    start: Int[Array, " N"]
+    stride: Int[Array, " N"]
+    size: int = eqx.field(static=True)
+
+    def by_xla(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         rows = self.signed.shape[0]
-        chosen = self.signed[minibatch_rows(key, x.shape[0], rows, self.size)]
+        chosen = self.signed[minibatch_rows(self.start, self.stride, rows, self.size)]
         logit = einsum("nd,nbd->nb", x, chosen)
         return rows / self.size * jnp.sum(log_sigmoid(logit), axis=1) + _log_prior(x)
+
+    def by_loops(
+        self, x: Float[Array, "N D"], gradient: bool
+    ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
+        batch = self.start, self.stride, self.size
+        precision = PRIOR_STD**-2
+        value, slope = native.logistic_minibatch(x, self.signed, precision, *batch, None, gradient=gradient)
+        return value - _prior_constant(x.shape[1]), slope
 
 
 def logistic_regression(name: str, title: str, seed: int, dtype: Any, *, data: str) -> Problem:
@@ -130,7 +162,7 @@ def _log_sigmoid_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arr
 
 
 def _full(signed: Float[Array, "R D"]) -> JaxTarget:
-    rows = block_size(cpu=256, accelerator=8192)
+    rows = block_size(cpu=_LOOP_ROWS if native.used() else 256, accelerator=8192)
     return JaxTarget(fn=LogisticPosterior(signed), dim=signed.shape[1], batched=True, batch_size=rows)
 
 
@@ -139,8 +171,11 @@ def _start(dim: int) -> Start:
 
 
 def _log_prior(x: Float[Array, "N D"]) -> Float[Array, " N"]:
-    constant = x.shape[1] * (np.log(PRIOR_STD) + 0.5 * np.log(2 * np.pi))
-    return -0.5 * jnp.sum((x / PRIOR_STD) ** 2, axis=1) - float(constant)
+    return -0.5 * jnp.sum((x / PRIOR_STD) ** 2, axis=1) - _prior_constant(x.shape[1])
+
+
+def _prior_constant(dim: int) -> float:
+    return float(dim * (np.log(PRIOR_STD) + 0.5 * np.log(2 * np.pi)))
 
 
 def _features(data: str) -> tuple[np.ndarray, np.ndarray]:

@@ -10,14 +10,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from natmix import native
 from natmix._linalg import einsum
 from natmix._types import PRNGKey
 from natmix.problems import _data, _secondary
 from natmix.problems._base import Problem, Start
 from natmix.problems._block_size import block_size
-from natmix.problems._minibatch import check_size, minibatch_rows
+from natmix.problems._by_loops import AbstractForms
+from natmix.problems._minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.targets import JaxTarget
 
 FEATURES, HIDDEN = 11, 8
@@ -51,10 +53,30 @@ class WineMinibatch(eqx.Module):
     size: int = eqx.field(static=True)
 
     def __call__(self, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+        batch = start_and_stride(key, x.shape[0], self.quality.shape[0])
+        return _OnMinibatches(self.features, self.quality, *batch, self.size)(x)
+
+
+class _OnMinibatches(AbstractForms):
+    """-N MSE(x) - |x|^2 / 2 on rows (start + stride j) mod N."""
+
+    features: Float[Array, "R F"]
+    quality: Float[Array, " R"]
+    start: Int[Array, " N"]
+    stride: Int[Array, " N"]
+    size: int = eqx.field(static=True)
+
+    def by_xla(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         rows = self.quality.shape[0]
-        chosen = minibatch_rows(key, x.shape[0], rows, self.size)
+        chosen = minibatch_rows(self.start, self.stride, rows, self.size)
         error = predict(x, self.features[chosen]) - self.quality[chosen]
         return -rows * jnp.mean(error**2, axis=1) - 0.5 * jnp.sum(x**2, axis=1)
+
+    def by_loops(
+        self, x: Float[Array, "N D"], gradient: bool
+    ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
+        batch = self.start, self.stride, self.size
+        return native.network(x, self.features, self.quality, *batch, None, gradient=gradient)
 
 
 class Split(NamedTuple):

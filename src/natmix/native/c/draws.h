@@ -21,20 +21,6 @@ static inline words random_bits(uint32_t first, uint32_t second, words place) {
   return a ^ b;
 }
 
-/* log of positive normal numbers: that of the mantissa, between sqrt(1/2) and sqrt(2), by a polynomial. */
-static inline T(vec) T(vlog)(T(vec) x) {
-  T(ivec) bits = (T(ivec))x;
-  T(ivec) exponent = (bits - 0x3f3504f3) >> 23;
-  T(vec) m = (T(vec))(bits - (exponent << 23)) - 1.0f, n = __builtin_convertvector(exponent, T(vec));
-  T(vec) p = T(all)(7.0376836292e-2f);
-  static const float c[] = {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
-                            -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f};
-  for (int i = 0; i < 8; i++) p = p * m + c[i];
-  T(vec) square = m * m;
-  T(vec) y = m * square * p + n * LOG2_LOW;
-  return m + (y - 0.5f * square) + n * LOG2_HIGH;
-}
-
 static inline T(vec) T(inverse_erf)(T(vec) u) {
   static const float middle[] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f,
                                  0.00021858087f, -0.00125372503f, -0.00417768164f, 0.246640727f, 1.50140941f};

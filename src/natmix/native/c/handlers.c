@@ -258,3 +258,55 @@ void *natmix_draws(xla_frame *f) {
   free(starts);
   return NULL;
 }
+
+/* x, rows, count first; the gradient is the second result, if there is one. */
+static points_meet_rows posterior(const xla_frame *f) {
+  xla_buffer *x = arg(f, 0), *rows = arg(f, 1);
+  points_meet_rows p = {.N = x->dims[0], .R = rows->dims[0], .D = x->dims[1], .x = x->data, .rows = rows->data};
+  p.count = real_rows(arg(f, 2), p.N);
+  p.value = ret(f, 0)->data;
+  clear_rest(ret(f, 0), p.count);
+  if (f->rets.size > 1) {
+    p.gradient = ret(f, 1)->data;
+    clear_rest(ret(f, 1), p.count);
+  }
+  return p;
+}
+
+/* The same with start, stride, and the size of the minibatches. */
+static points_meet_rows by_minibatches(const xla_frame *f) {
+  points_meet_rows p = posterior(f);
+  p.start = arg(f, 3)->data, p.stride = arg(f, 4)->data, p.size = *(const int32_t *)arg(f, 5)->data;
+  return p;
+}
+
+static int64_t groups(const points_meet_rows *p) { return (p->count + POINTS - 1) / POINTS; }
+
+/* x, rows [R, D], count, precision -> [N], and [N, D] if wanted */
+void *natmix_logistic(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  points_meet_rows p = posterior(f);
+  const kernels *k = of_type(arg(f, 0));
+  p.precision = arg(f, 3)->data;
+  parallel(f, (p.count + k->tile - 1) / k->tile, k->logistic, &p);
+  return NULL;
+}
+
+/* x, rows [R, D], count, start, stride, size, precision -> [N], and [N, D] if wanted */
+void *natmix_logistic_minibatch(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  points_meet_rows p = by_minibatches(f);
+  p.precision = arg(f, 6)->data;
+  parallel(f, groups(&p), of_type(arg(f, 0))->logistic_minibatch, &p);
+  return NULL;
+}
+
+/* x, rows [R, FEATURES], count, start, stride, size, quality [R] -> [N], and [N, WEIGHTS] if wanted */
+void *natmix_network(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  points_meet_rows p = by_minibatches(f);
+  if (p.D != WEIGHTS || arg(f, 1)->dims[1] != FEATURES) return problem(f, "The network has 11-8-8-1 units.");
+  p.quality = arg(f, 6)->data;
+  parallel(f, groups(&p), of_type(arg(f, 0))->network, &p);
+  return NULL;
+}

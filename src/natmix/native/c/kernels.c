@@ -14,17 +14,20 @@
 #define VECTOR_BYTES 64
 #define VECTORS 4
 #define OUTER_ROWS 8
+#define NETWORK_BLOCK 2
 #elif defined(__AVX2__)
 #define VECTOR_BYTES 32
 #define VECTORS 2
 #define OUTER_ROWS 6
+#define NETWORK_BLOCK 1
 #else
 #define VECTOR_BYTES 16
 #define VECTORS 2
 #define OUTER_ROWS 6
+#define NETWORK_BLOCK 1
 #endif
 #define ROWS 4
-#define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL _Pragma("GCC unroll 16")
 
 #define T(name) JOIN(name, _single)
 #define REAL float

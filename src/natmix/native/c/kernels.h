@@ -42,6 +42,21 @@ typedef struct {
   int32_t *source; /* [N]: from which Gaussian */
 } gaussian_draws;
 
+/* N points x [N, D] and the R rows of data that their log densities are about: each point meets all of them, or
+   `size` of its own, (start + stride j) mod R. */
+typedef struct {
+  int64_t N, R, D, size, count;
+  const void *x, *rows;          /* [N, D], [R, .] */
+  const void *quality;           /* [R] */
+  const void *precision;         /* of the prior */
+  const int32_t *start, *stride; /* [N] */
+  void *value, *gradient;        /* [N], [N, D]; no gradient if it is NULL */
+} points_meet_rows;
+
+/* A network of two hidden layers, by the numbers of its units, and points that one task takes. */
+enum { FEATURES = 11, HIDDEN = 8, WEIGHTS = (FEATURES + 1) * HIDDEN + (HIDDEN + 1) * HIDDEN + HIDDEN + 1 };
+enum { POINTS = 8 };
+
 typedef void task(const void *data, int64_t i);
 
 typedef struct {
@@ -50,6 +65,7 @@ typedef struct {
   task *log_prob, *relevant, *unseen, *mixture_log_prob, *score, *pulled;
   task *moments, *gather_moments, *largest, *sums;
   task *log_sums, *sample_sums;
+  task *logistic, *logistic_minibatch, *network;
 } kernels;
 
 typedef struct {

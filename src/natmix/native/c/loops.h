@@ -8,6 +8,8 @@
 #include "densities.h"
 #include "weights.h"
 #include "moments.h"
+#include "logistic.h"
+#include "network.h"
 #if REAL_BYTES == 4
 #include "draws.h"
 #endif
@@ -15,7 +17,8 @@
 #define TABLE                                                                                            \
   {                                                                                                      \
     TILE, BLOCK, T(log_prob), T(relevant), T(unseen), T(mixture_log_prob), T(score), T(pulled), T(moments),  \
-        T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums)                              \
+        T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums), T(logistic),                \
+        T(logistic_minibatch), T(network)                                                                \
   }
 static const kernels T(table) = TABLE;
 

@@ -63,17 +63,30 @@ static inline T(vec) T(load_some)(const REAL *p, int64_t n, REAL fill) {
 #endif
 
 /* A square of LANES x LANES numbers: shuffling rows of two halves log2(LANES) times is to transpose. */
-static inline void T(transpose_square)(const REAL *from, int64_t from_stride, REAL *to, int64_t to_stride) {
-  T(vec) a[LANES], b[LANES];
-  for (int i = 0; i < LANES; i++) a[i] = T(load)(from + i * from_stride);
-  for (int step = 1; step < LANES; step *= 2) {
-    for (int i = 0; i < LANES / 2; i++) {
+static inline void T(turn)(T(vec) * a) {
+  T(vec) b[LANES];
+  UNROLL for (int step = 1; step < LANES; step *= 2) {
+    UNROLL for (int i = 0; i < LANES / 2; i++) {
       b[2 * i] = SHUFFLE(a[i], a[i + LANES / 2], LOW_TURNS);
       b[2 * i + 1] = SHUFFLE(a[i], a[i + LANES / 2], HIGH_TURNS);
     }
-    for (int i = 0; i < LANES; i++) a[i] = b[i];
+    UNROLL for (int i = 0; i < LANES; i++) a[i] = b[i];
   }
+}
+
+static inline void T(transpose_square)(const REAL *from, int64_t from_stride, REAL *to, int64_t to_stride) {
+  T(vec) a[LANES];
+  for (int i = 0; i < LANES; i++) a[i] = T(load)(from + i * from_stride);
+  T(turn)(a);
   for (int i = 0; i < LANES; i++) T(store)(to + i * to_stride, a[i]);
+}
+
+/* The sum over the lanes of each of LANES vectors, which are lost. */
+static inline T(vec) T(lane_sums)(T(vec) * a) {
+  UNROLL for (int half = LANES / 2; half >= 1; half /= 2)
+    UNROLL for (int i = 0; i < half; i++)
+      a[i] = SHUFFLE(a[i], a[i + half], LOW_TURNS) + SHUFFLE(a[i], a[i + half], HIGH_TURNS);
+  return a[0];
 }
 
 /* to[j, i] = from[i, j] */
@@ -87,19 +100,25 @@ static void T(transpose)(const REAL *from, int64_t rows, int64_t cols, int64_t f
     for (int64_t j = i < whole_rows ? whole_cols : 0; j < cols; j++) to[j * to_stride + i] = from[i * from_stride + j];
 }
 
-/* exp: 2^n times a polynomial on [-log 2 / 2, log 2 / 2]; zero where the result would be subnormal. */
-static inline T(vec) T(vexp)(T(vec) x) {
-  T(vec) clamped = T(choose)((T(ivec))(x < EXP_LOW), T(all)(EXP_LOW), x);
-  clamped = T(choose)((T(ivec))(clamped > EXP_HIGH), T(all)(EXP_HIGH), clamped);
-  T(vec) shifted = clamped * (REAL)1.4426950408889634074 + ROUNDING;
+static inline T(vec) T(at_least)(T(vec) x, REAL low) { return T(choose)((T(ivec))(x < low), T(all)(low), x); }
+static inline T(vec) T(at_most)(T(vec) x, REAL high) { return T(choose)((T(ivec))(x > high), T(all)(high), x); }
+
+/* exp of numbers from EXP_LOW to EXP_HIGH: 2^n times a polynomial on [-log 2 / 2, log 2 / 2]. */
+static inline T(vec) T(exp_within)(T(vec) x) {
+  T(vec) shifted = x * (REAL)1.4426950408889634074 + ROUNDING;
   T(vec) n = shifted - ROUNDING;
-  T(vec) r = clamped - n * LOG2_HIGH;
+  T(vec) r = x - n * LOG2_HIGH;
   r = r - n * LOG2_LOW;
   static const REAL c[] = EXP_COEFFICIENTS;
   T(vec) p = T(all)(c[0]);
   for (int i = 1; i < (int)(sizeof c / sizeof *c); i++) p = p * r + c[i];
   T(ivec) bits = ((T(ivec))shifted) << MANTISSA;
-  T(vec) result = (T(vec))((T(ivec))p + bits);
+  return (T(vec))((T(ivec))p + bits);
+}
+
+/* exp of any numbers; zero where the result would be subnormal. */
+static inline T(vec) T(vexp)(T(vec) x) {
+  T(vec) result = T(exp_within)(T(at_most)(T(at_least)(x, EXP_LOW), EXP_HIGH));
   result = T(choose)((T(ivec))(x < EXP_LOW), (T(vec)){0}, result);
   result = T(choose)((T(ivec))(x > EXP_HIGH), T(all)((REAL)INFINITY), result);
   return T(choose)((T(ivec))(x != x), x, result);
@@ -109,6 +128,28 @@ static inline T(vec) T(vexp)(T(vec) x) {
 static inline T(vec) T(share)(T(vec) x) {
   return T(any)(~(T(ivec))(x <= LOG_NEGLIGIBLE)) ? T(vexp)(x) : (T(vec)){0};
 }
+
+/* log of positive normal numbers; in single precision that of the mantissa, between sqrt(1/2) and sqrt(2), by a
+   polynomial. */
+#if REAL_BYTES == 4
+static inline T(vec) T(vlog)(T(vec) x) {
+  T(ivec) bits = (T(ivec))x;
+  T(ivec) exponent = (bits - 0x3f3504f3) >> 23;
+  T(vec) m = (T(vec))(bits - (exponent << 23)) - 1.0f, n = __builtin_convertvector(exponent, T(vec));
+  T(vec) p = T(all)(7.0376836292e-2f);
+  static const float c[] = {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                            -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f};
+  for (int i = 0; i < 8; i++) p = p * m + c[i];
+  T(vec) square = m * m;
+  T(vec) y = m * square * p + n * LOG2_LOW;
+  return m + (y - 0.5f * square) + n * LOG2_HIGH;
+}
+#else
+static inline T(vec) T(vlog)(T(vec) x) {
+  for (int i = 0; i < LANES; i++) x[i] = LOG(x[i]);
+  return x;
+}
+#endif
 
 static inline REAL T(sum)(T(vec) v) {
   REAL s = 0;
