@@ -191,7 +191,7 @@ def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
     runner, state = about_to_grow()
     capacities, expected = {4}, {4}
     while max(expected) < 20:
-        expected.add(min(grown(max(expected), 2), 20))
+        expected.add(min(grown(runner.algorithm, max(expected), 2), 20))
     while int(jnp.sum(state.mixture.log_weights > -jnp.inf)) < 20:
         state = runner.advance(state, 50, None).state
         capacities.add(state.mixture.num_components)
@@ -230,7 +230,7 @@ def test_a_state_that_was_changed_is_looked_at_anew():
     assert runner._fitted(state).mixture.num_components == 4
     full = eqx.tree_at(lambda s: s.mixture.log_weights, state, jnp.full(4, -jnp.log(4.0)))
     at_a_search = dataclasses.replace(full, iteration=jnp.asarray(30, jnp.int32))
-    assert runner._fitted(at_a_search).mixture.num_components == min(grown(4, 2), 20)
+    assert runner._fitted(at_a_search).mixture.num_components == min(grown(algo, 4, 2), 20)
     assert runner._fitted(state).mixture.num_components == 4
 
 

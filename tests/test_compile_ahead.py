@@ -8,7 +8,6 @@ from helpers import random_mixture
 from test_algorithm import counting, start
 
 from natmix import GMMVI, JaxTarget, _ahead
-from natmix._capacity import grown
 from natmix._run import Runner
 from natmix.runs._stepper import Alone
 from natmix.runs._together import Together
@@ -64,8 +63,9 @@ def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch, seeds)
 @pytest.mark.parametrize("cores", [2, 4])
 def test_few_cores_have_no_time_for_it(monkeypatch, cores):
     monkeypatch.setenv("NPROC", str(cores))
-    assert _ahead.Ahead().wanted(8, 4, 20, 64) == (grown(8, 20) if cores == 4 else None)
-    assert _ahead.Ahead().wanted(8, 3, 20, 64) is None
+    assert _ahead.Ahead().wants(8, 4, 16) == (cores == 4)
+    assert not _ahead.Ahead().wants(8, 3, 16)
+    assert not _ahead.Ahead().wants(8, 8, 8)
 
 
 @pytest.mark.parametrize("double", [False, True])

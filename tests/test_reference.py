@@ -306,8 +306,9 @@ def remembered(ring, iteration, mixture, x, source):
     old = ring.recall(mixture, jnp.asarray(ring.x.shape[0]), iteration)
     number = jnp.bincount(jnp.asarray(source), length=mixture.num_components)
     draws = Draws(x, jnp.asarray(source, jnp.int32), number, count)
-    _, log_sums = ring.meet(x, old.used, count)
     log_components = mixture.component_log_prob(x)
+    own = jnp.take_along_axis(log_components, draws.source[:, None], axis=1)[:, 0]
+    _, log_sums = ring.meet(x, old.used, own, count)
     new = NewSamples(draws, jnp.zeros(len(x)), None, jnp.ones(len(x), bool), log_components, log_sums)
     return ring.push(old, new, mixture.components, iteration)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import jax
 
-from natmix._capacity import grown
 from natmix._cores import usable_cores
 
 _ENOUGH_CORES = 4
@@ -20,12 +19,9 @@ class Ahead:
         self._rows: int | None = None
         self._thread: threading.Thread | None = None
 
-    def wanted(self, rows: int, components: int, dim: int, most: int) -> int | None:
-        """For how many rows to compile now: the next number, once half of the present ones are taken."""
-        more = min(grown(rows, dim), most)
-        if more <= rows or 2 * components < rows or more == self._rows or not _host_has_time():
-            return None
-        return more
+    def wants(self, rows: int, components: int, more: int) -> bool:
+        """Whether to compile for ``more`` rows now: once half of the present ones are taken."""
+        return rows < more != self._rows and 2 * components >= rows and _host_has_time()
 
     def start(self, rows: int, compile_it: Callable[[], object]) -> None:
         """Compile for so many rows.

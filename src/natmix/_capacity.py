@@ -13,7 +13,9 @@ _CPU_FEWEST_BEYOND = 4
 _CPU_DOUBLES_BELOW = 48
 """On a CPU, rows that double; more of them grow by half, as empty ones cost more than programs do."""
 _LOOPS_QUADRUPLE_BELOW = 32
-"""On a CPU, rows that grow by 4 where loops in machine code leave out empty ones."""
+_LOOPS_DOUBLE_UP_TO_DIM = 32
+"""On a CPU where loops in machine code leave out empty rows: rows that grow by 4, and up to how many
+dimensions more of them double, with as many empty as taken ones to begin with."""
 _ACCELERATOR_FEWEST = 32
 """Rows to start with, at least, while they are cheap."""
 _STEP = 8
@@ -33,12 +35,14 @@ def fewest_rows(dim: int) -> int:
     return _ACCELERATOR_FEWEST
 
 
-def grown(rows: int, dim: int) -> int:
+def grown(algorithm: GMMVI, rows: int, dim: int) -> int:
     """Rows for more components than ``rows``."""
     if jax.default_backend() == "cpu":
-        if rows < _LOOPS_QUADRUPLE_BELOW and native.used():
+        loops = _leaves_out_empty(algorithm)
+        if loops and rows < _LOOPS_QUADRUPLE_BELOW:
             return 4 * rows
-        return 2 * rows if rows < _CPU_DOUBLES_BELOW else _whole(rows + rows // 2)
+        doubles = rows < _CPU_DOUBLES_BELOW or (loops and dim <= _LOOPS_DOUBLE_UP_TO_DIM)
+        return 2 * rows if doubles else _whole(rows + rows // 2)
     if rows < _QUADRUPLES_BELOW and rows * dim**2 <= _CHEAP:
         return 4 * rows
     return 2 * rows if rows * dim**2 <= _DEAR else _whole(rows + rows // 4)
@@ -54,10 +58,22 @@ def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
     most = algorithm.component_adaptation.most_components(components)
     fewest = fewest_rows(dim)
     ample = fewest if components < fewest else _whole(components + components // 8)
+    if components >= fewest and dim <= _LOOPS_DOUBLE_UP_TO_DIM and _leaves_out_empty(algorithm):
+        ample = _power_of_two(2 * components)
     if jax.default_backend() != "cpu":
-        rounded = max(fewest, 1 << (components - 1).bit_length())
+        rounded = max(fewest, _power_of_two(components))
         ample = rounded if rounded * dim**2 <= _DEAR else _whole(components + components // 8)
     return whole_rows(min(most, ample), algorithm.mesh)
+
+
+def _leaves_out_empty(algorithm: GMMVI) -> bool:
+    """Whether empty rows cost little: the loops are used, and no ring of old samples grows with the rows."""
+    return native.used() and algorithm.mesh is None and algorithm.sample_selector.reused_per_row == 0
+
+
+def _power_of_two(rows: int) -> int:
+    """The next one."""
+    return 1 << (rows - 1).bit_length()
 
 
 def _whole(rows: int) -> int:

@@ -159,9 +159,8 @@ class Runner:
 
     def _compile_ahead(self, state: State, components: int) -> None:
         rows = state.mixture.num_components
-        with using(self.algorithm.mesh):
-            more = self._ahead.wanted(rows, components, state.mixture.dim, self.most_rows)
-        if more is not None and more not in self._warm:
+        more = self._more_rows(state)
+        if more not in self._warm and self._ahead.wants(rows, components, more):
             start = time.perf_counter()
             larger = _resized(self.algorithm, state, more)
             self.compile_seconds += time.perf_counter() - start
@@ -202,6 +201,10 @@ class Runner:
         arrays = {f.name: np.asarray(getattr(info, f.name))[None] for f in dataclasses.fields(info)}
         return ChunkResult(state, arrays, exhausted=False)
 
+    def _more_rows(self, state: State) -> int:
+        mixture = state.mixture
+        return min(grown(self.algorithm, mixture.num_components, mixture.dim), self.most_rows)
+
     def _fitted(self, state: State) -> State:
         """The state with a fitting number of rows."""
         rows = state.mixture.num_components
@@ -209,9 +212,7 @@ class Runner:
             self._known = state, bool(_outlook(self.algorithm, state)[0]), int(state.iteration)
         _, full, iteration = self._known
         if full:
-            with using(self.algorithm.mesh):
-                more = min(grown(rows, state.mixture.dim), self.most_rows)
-            return _resized(self.algorithm, state, more)
+            return _resized(self.algorithm, state, self._more_rows(state))
         if iteration % self.shrink_every:
             return state
         present = int(np.sum(np.asarray(state.mixture.log_weights) > -np.inf))

@@ -72,6 +72,10 @@ class AbstractGaussians(eqx.Module):
     def half_log_det(self) -> Float[Array, " K"]:
         """Log |L| = 0.5 log |S|."""
 
+    def log_normaliser(self) -> Float[Array, " K"]:
+        """By how much log densities are below -|L^-1 (x - m)|^2 / 2."""
+        return self.half_log_det() + 0.5 * self.dim * LOG_2PI
+
     @abc.abstractmethod
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
         """Y = L^-1 (x - m) for every component and sample."""

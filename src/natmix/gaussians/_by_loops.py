@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Float, Int
 from natmix import native
 from natmix._types import Count
 from natmix.gaussians._base import AbstractGaussians
-from natmix.gaussians._kernels import LOG_2PI
 
 if TYPE_CHECKING:
     from natmix.gaussians.full import FullGaussians
@@ -23,7 +22,9 @@ def log_prob(
     present: Bool[Array, " K"] | None,
 ) -> Float[Array, "N K"]:
     """Log N(x; m, S) of every sample under every component; -inf under absent ones."""
-    return native.log_prob(x, gaussians.mean, gaussians.inverse_tril, _offset(gaussians), present, count)
+    return native.log_prob(
+        x, gaussians.mean, gaussians.inverse_tril, gaussians.log_normaliser(), present, count
+    )
 
 
 @log_prob.defjvp
@@ -47,7 +48,7 @@ def relevant_log_prob(
 ) -> Float[Array, "N K"]:
     """The same, -inf also where it does not matter. It has no derivative."""
     z = jnp.full(x.shape[0], jnp.inf, x.dtype) if log_background is None else log_background
-    m, W, c = gaussians.mean, gaussians.inverse_tril, _offset(gaussians)
+    m, W, c = gaussians.mean, gaussians.inverse_tril, gaussians.log_normaliser()
     return native.relevant_log_prob(x, m, W, c, log_weights, log_share, near, z, count)
 
 
@@ -57,7 +58,7 @@ def mixture_log_prob(
 ) -> Float[Array, " N"]:
     """Log sum_k w_k N(x; m, S)."""
     W = gaussians.inverse_tril
-    return native.mixture_log_prob(x, gaussians.mean, W, _offset(gaussians), log_weights, count)
+    return native.mixture_log_prob(x, gaussians.mean, W, gaussians.log_normaliser(), log_weights, count)
 
 
 @mixture_log_prob.defjvp
@@ -68,7 +69,3 @@ def _(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
         return AbstractGaussians.mixture_log_prob(gaussians, log_weights, x, count)
 
     return mixture_log_prob(*primals), jax.jvp(plain, (gaussians, log_weights, x), tangents[:3])[1]
-
-
-def _offset(gaussians: "FullGaussians") -> Float[Array, " K"]:
-    return gaussians.half_log_det() + 0.5 * gaussians.dim * LOG_2PI

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
 
 from natmix._types import Count
 from natmix.native._library import available
@@ -62,6 +62,28 @@ def mixture_log_prob(
     return _call(
         "mixture_log_prob", (x.shape[0],), x, mean, W, _count(count, x), offset, present, log_weights
     )
+
+
+def meet(
+    x: Float[Array, "N D"],
+    mean: Float[Array, "HK D"],
+    W: Float[Array, "HK D D"],
+    offset: Float[Array, " HK"],
+    used: Float[Array, " HK"],
+    counts: Float[Array, " HK"],
+    log_own: Float[Array, " N"],
+    generations: int,
+    count: Count | None,
+) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
+    """Log sum_g used_g N(x; g) over all Gaussians, and log sum_g counts_g N(x; g) over each generation.
+
+    Gaussians far below ``log_own``, the log density that a sample was drawn with, are left out.
+    """
+    N, dtype = x.shape[0], x.dtype
+    out = jax.ShapeDtypeStruct((N,), dtype), jax.ShapeDtypeStruct((N, generations), dtype)
+    rows = _count(count, x)
+    mass, each = _function("meet", out)(x, mean, W, rows, offset, used, counts, log_own)
+    return mass, each
 
 
 def score(
@@ -223,6 +245,25 @@ def _minibatch(start: Array, stride: Array, size: int) -> tuple[Array, Array, Ar
     return start.astype(jnp.int32), stride.astype(jnp.int32), jnp.asarray(size, jnp.int32)
 
 
+def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
+    """The rows where ``mask`` holds, in their order, and then the last row."""
+    return _function("front", jax.ShapeDtypeStruct(mask.shape, jnp.int32))(mask)
+
+
+def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
+    """How often each row occurs where ``mask`` holds."""
+    return _function("count", jax.ShapeDtypeStruct((K,), jnp.int32))(row.astype(jnp.int32), mask)
+
+
+def put_chosen(
+    store: Shaped[Array, "S ..."], rows: Shaped[Array, "N ..."], chosen: Bool[Array, " N"], start: Count
+) -> Shaped[Array, "S ..."]:
+    """The rows where ``chosen`` holds in slots start, start + 1, ... of the store, around its end."""
+    out = jax.ShapeDtypeStruct(store.shape, store.dtype)
+    put = _function("put", out, input_output_aliases={0: 0})
+    return put(store, rows.astype(store.dtype), chosen, start.astype(jnp.int32) % store.shape[0])
+
+
 def _call(name: str, shape: tuple[int, ...], *arrays: Array) -> Array:
     """By numbers of one type, single or double precision."""
     same, dtype = _of_one_type(arrays)
@@ -242,12 +283,12 @@ def _of_one_type(arrays: tuple[Array, ...]) -> tuple[list[Array], Any]:
     return [a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in arrays], dtype
 
 
-def _function(name: str, out: Any) -> Callable[..., Any]:
+def _function(name: str, out: Any, **options: Any) -> Callable[..., Any]:
     if not available():
         raise RuntimeError(
             "natmix was installed without its loops in machine code; ask `natmix.native.used` first."
         )
-    return jax.ffi.ffi_call(f"natmix_{name}", out, vmap_method="sequential")
+    return jax.ffi.ffi_call(f"natmix_{name}", out, vmap_method="sequential", **options)
 
 
 def _count(count: Count | None, rows: Array) -> Count:

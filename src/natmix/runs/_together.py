@@ -153,7 +153,7 @@ class Together:
         needs_room = self._algorithm.needs_room
         full = [n for s, n, k in zip(states, each, present, strict=True) if k == n and needs_room(s)]
         if full:
-            return max(rows, min(grown(int(max(full)), states[0].mixture.dim), self._most))
+            return max(rows, min(grown(self._algorithm, int(max(full)), states[0].mixture.dim), self._most))
         may_shrink = int(states[0].iteration) % CHUNK == 0 and states[0].sample_selector is None
         fewest = fewest_rows(states[0].mixture.dim)
         if may_shrink and rows > fewest and 4 * int(present.max()) <= rows:
@@ -209,8 +209,8 @@ class Together:
 
     def _compile_ahead(self, group: Sequence[State], components: int) -> None:
         rows = group[0].mixture.num_components
-        more = self._ahead.wanted(rows, components, group[0].mixture.dim, self._most)
-        if more is not None and (len(group), more) not in self._warm:
+        more = min(grown(self._algorithm, rows, group[0].mixture.dim), self._most)
+        if (len(group), more) not in self._warm and self._ahead.wants(rows, components, more):
             start = time.perf_counter()
             larger = [_resized(self._algorithm, s, more) for s in group]
             self.compile_seconds += time.perf_counter() - start

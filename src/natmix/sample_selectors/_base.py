@@ -118,7 +118,8 @@ class AbstractSampleSelector(Option):
         real, count = new, draws.count
         if state is not None:
             old: OldSamples = draws.old
-            mass, each = state.meet(x, old.used, draws.count)
+            log_own = jnp.take_along_axis(log_components, draws.source[:, None], axis=1)[:, 0]
+            mass, each = state.meet(x, old.used, log_own, draws.count)
             keep = new & (log_density < jnp.inf)
             newest = NewSamples(draws, log_density, gradient, keep, log_components, each)
             state = state.push(old, newest, mixture.components, iteration)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix import native
 from natmix._blocks import block_rows, map_blocks
 from natmix._circular import count_rows, put_chosen
 from natmix._lockstep import anyone
@@ -20,7 +21,7 @@ from natmix._records import Draws
 from natmix._relevance import relevant_log_prob
 from natmix._sharding import everywhere
 from natmix._types import Count
-from natmix.gaussians import AbstractGaussians
+from natmix.gaussians import AbstractGaussians, FullGaussians
 from natmix.mixture import Mixture
 
 _BLOCKS = 16
@@ -162,9 +163,17 @@ class Ring(eqx.Module):
         return jnp.logaddexp(jax.nn.logsumexp(whole, axis=1), part)
 
     def meet(
-        self, x: Float[Array, "N D"], used: Float[Array, " HK"], count: Count
+        self,
+        x: Float[Array, "N D"],
+        used: Float[Array, " HK"],
+        log_own: Float[Array, " N"],
+        count: Count,
     ) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
-        """``log_mass`` and ``log_sums`` of new samples."""
+        """``log_mass`` and ``log_sums`` of new samples, drawn with log densities ``log_own``."""
+        gaussians = self.gaussians
+        if isinstance(gaussians, FullGaussians) and gaussians.has_loops(x):
+            g = (gaussians.mean, gaussians.inverse_tril, gaussians.log_normaliser())
+            return native.meet(x, *g, used, self.counts, log_own, self.max_age, count)
         rows = max(64, min(block_rows(4 * used.shape[0]), x.shape[0] // _BLOCKS))
         return map_blocks(Partial(_meet, self, used), (x,), rows, count)
 

@@ -272,21 +272,72 @@ static void T(mixture_log_prob)(const void *data, int64_t tile) {
   T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
   T(vec) top[VECTORS], sum[VECTORS], floor[VECTORS];
   for (int v = 0; v < VECTORS; v++) top[v] = T(all)((REAL)-INFINITY);
+  int64_t kept = 0;
   for (int64_t k = 0; k < K; k++) {
-    REAL *at = l + k * TILE;
+    if (!p->present[k]) continue;
+    REAL *at = l + kept * TILE;
     for (int v = 0; v < VECTORS; v++) floor[v] = top[v] + (LOG_NEGLIGIBLE - log_weights[k]);
-    if (!p->present[k])
-      T(nowhere)(at);
-    else if (T(densities_above)(p, k, floor, x, d, at))
-      for (int v = 0; v < VECTORS; v++) {
-        T(vec) joint = T(load)(at + v * LANES) + log_weights[k];
-        T(store)(at + v * LANES, joint);
-        top[v] = T(choose)((T(ivec))(joint > top[v]), joint, top[v]);
-      }
+    if (!T(densities_above)(p, k, floor, x, d, at)) continue;
+    for (int v = 0; v < VECTORS; v++) {
+      T(vec) joint = T(load)(at + v * LANES) + log_weights[k];
+      T(store)(at + v * LANES, joint);
+      top[v] = T(choose)((T(ivec))(joint > top[v]), joint, top[v]);
+    }
+    kept++;
   }
-  T(largest_and_sum)(l, K, top, sum);
+  T(largest_and_sum)(l, kept, top, sum);
   REAL *out = (REAL *)p->out + tile * TILE;
   for (int64_t n = 0; n < rows; n++) out[n] = top[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
+  free(x);
+}
+
+/* log sum_k n_k exp(l_k) of a tile; `room` is for K rows of it. */
+static void T(log_sum_of_drawn)(const REAL *l, const REAL *n, int64_t K, REAL *room, T(vec) * out) {
+  T(vec) sum[VECTORS];
+  for (int64_t k = 0; k < K; k++) {
+    REAL factor = n[k] > 0 ? LOG(n[k]) : (REAL)-INFINITY;
+    for (int v = 0; v < VECTORS; v++)
+      T(store)(room + k * TILE + v * LANES, T(load)(l + k * TILE + v * LANES) + factor);
+  }
+  T(largest_and_sum)(room, K, out, sum);
+  for (int v = 0; v < VECTORS; v++)
+    for (int i = 0; i < LANES; i++) out[v][i] += LOG(sum[v][i]);
+}
+
+/* Samples of a tile meet H generations of Gaussians: log sum n N(x; g) over each generation with n = counts, and
+   over all of them with n = used. Gaussians far below the sample's own one are left out. */
+static void T(meet)(const void *data, int64_t tile) {
+  const samples_meet_gaussians *p = data;
+  const REAL *used = p->used, *counts = p->counts, *own = p->background;
+  int64_t D = p->D, H = p->H, K = p->K / H, rows = T(rows_of)(p, tile);
+  REAL *x = T(room)((2 * D + 2 * K + 2 * H) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+  REAL *room = l + K * TILE, *each = room + K * TILE, *mass = each + H * TILE;
+  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  T(vec) floor[VECTORS], out[VECTORS], sum[VECTORS];
+  for (int64_t n = 0; n < TILE; n++)
+    floor[n / LANES][n % LANES] = own[tile * TILE + (n < rows ? n : rows - 1)] - (REAL)p->margin;
+  for (int64_t h = 0; h < H; h++) {
+    int some = 0, same = 1;
+    T(nowhere)(each + h * TILE);
+    T(nowhere)(mass + h * TILE);
+    for (int64_t k = 0; k < K; k++) {
+      int64_t g = h * K + k;
+      if (!(used[g] > 0 || counts[g] > 0))
+        T(nowhere)(l + k * TILE);
+      else
+        some |= T(densities_above)(p, g, floor, x, d, l + k * TILE);
+      same &= used[g] == counts[g];
+    }
+    if (!some) continue;
+    T(log_sum_of_drawn)(l, counts + h * K, K, room, out);
+    for (int v = 0; v < VECTORS; v++) T(store)(each + h * TILE + v * LANES, out[v]);
+    if (!same) T(log_sum_of_drawn)(l, used + h * K, K, room, out);
+    for (int v = 0; v < VECTORS; v++) T(store)(mass + h * TILE + v * LANES, out[v]);
+  }
+  T(transpose)(each, H, rows, TILE, (REAL *)p->each + tile * TILE * H, H);
+  T(largest_and_sum)(mass, H, out, sum);
+  for (int64_t n = 0; n < rows; n++)
+    ((REAL *)p->out)[tile * TILE + n] = out[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
   free(x);
 }
 

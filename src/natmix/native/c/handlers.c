@@ -6,6 +6,7 @@
 #include <cpuid.h>
 #endif
 
+#include "frame.h"
 #include "kernels.h"
 #include "parallel.h"
 
@@ -62,23 +63,6 @@ static const kernels *of_type(const xla_buffer *b) {
 
 static size_t number_size(const xla_buffer *b) { return b->dtype == XLA_F64 ? sizeof(double) : sizeof(float); }
 
-static xla_buffer *arg(const xla_frame *f, int i) { return f->args.values[i]; }
-static xla_buffer *ret(const xla_frame *f, int i) { return f->rets.values[i]; }
-
-static void *problem(const xla_frame *f, const char *message) {
-  xla_error_create create = {sizeof create, NULL, message, XLA_INVALID_ARGUMENT};
-  return f->api->error_create(&create);
-}
-
-/* Whether XLA only asks which version of its interface this was written for. */
-static int asks_for_version(xla_frame *f) {
-  if (!f->extension || f->extension->type != XLA_METADATA) return 0;
-  xla_metadata *m = ((xla_metadata_extension *)f->extension)->metadata;
-  m->version = (xla_version){sizeof(xla_version), NULL, 0, 1};
-  m->traits = 0;
-  return 1;
-}
-
 static int64_t real_rows(const xla_buffer *count, int64_t N) {
   int64_t n = *(const int32_t *)count->data;
   return n < 0 ? 0 : n < N ? n : N;
@@ -115,17 +99,20 @@ void *natmix_log_prob(xla_frame *f) {
   return NULL;
 }
 
-/* x, mean, W, count, offset, present, share, near, background -> [N, K]
-
-   How far below is far enough: what changes no digit, and more in many dimensions, where the background of a
+/* How far below is far enough: what changes no digit, and more in many dimensions, where the background of a
    sample that is kept may fall by much when an old Gaussian is forgotten. */
+static double margin(const xla_frame *f) {
+  return (arg(f, 0)->dtype == XLA_F64 ? 64 : 44) + 0.25 * arg(f, 0)->dims[1];
+}
+
+/* x, mean, W, count, offset, present, share, near, background -> [N, K] */
 void *natmix_relevant(xla_frame *f) {
   if (asks_for_version(f)) return NULL;
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data, p.log_weights = arg(f, 6)->data;
   p.near = arg(f, 7)->data, p.background = arg(f, 8)->data;
-  p.margin = (arg(f, 0)->dtype == XLA_F64 ? 64 : 44) + 0.25 * p.D;
+  p.margin = margin(f);
   p.seen = calloc(p.K, 1);
   if (!p.seen) return problem(f, "There is not enough memory for the densities of samples.");
   share_tiles(f, &p, k, k->relevant);
@@ -155,6 +142,19 @@ void *natmix_score(xla_frame *f) {
   const kernels *k = of_type(arg(f, 0));
   p.log_components = arg(f, 4)->data, p.log_weights = arg(f, 5)->data;
   share_tiles(f, &p, k, k->score);
+  return NULL;
+}
+
+/* x, mean, W, count, offset, used, counts, own -> mass [N], each generation's [N, H] */
+void *natmix_meet(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  samples_meet_gaussians p = meeting(f);
+  const kernels *k = of_type(arg(f, 0));
+  clear_rest(ret(f, 1), p.count);
+  p.H = ret(f, 1)->dims[1], p.each = ret(f, 1)->data;
+  p.offset = arg(f, 4)->data, p.used = arg(f, 5)->data, p.counts = arg(f, 6)->data;
+  p.background = arg(f, 7)->data, p.margin = margin(f) + 12;
+  share_tiles(f, &p, k, k->meet);
   return NULL;
 }
 

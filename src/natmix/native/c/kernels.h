@@ -16,6 +16,9 @@ typedef struct {
   const void *background;     /* [N] */
   double margin;              /* how far below others a log density is nothing */
   uint8_t *seen;              /* [K]: components that matter to some sample */
+  int64_t H;                  /* generations of K / H Gaussians each */
+  const void *used, *counts;  /* [K]: how many samples each has drawn, of those in use and of all */
+  void *each;                 /* [N, H] */
   void *out;
 } samples_meet_gaussians;
 
@@ -62,7 +65,7 @@ typedef void task(const void *data, int64_t i);
 typedef struct {
   int64_t tile;          /* samples that are whitened together */
   int64_t component_block; /* components whose moments one task sums */
-  task *log_prob, *relevant, *unseen, *mixture_log_prob, *score, *pulled;
+  task *log_prob, *relevant, *unseen, *mixture_log_prob, *meet, *score, *pulled;
   task *moments, *gather_moments, *largest, *sums;
   task *log_sums, *sample_sums;
   task *logistic, *logistic_minibatch, *network;

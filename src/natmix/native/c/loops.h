@@ -16,8 +16,8 @@
 
 #define TABLE                                                                                            \
   {                                                                                                      \
-    TILE, BLOCK, T(log_prob), T(relevant), T(unseen), T(mixture_log_prob), T(score), T(pulled), T(moments),  \
-        T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums), T(logistic),                \
+    TILE, BLOCK, T(log_prob), T(relevant), T(unseen), T(mixture_log_prob), T(meet), T(score), T(pulled),     \
+        T(moments), T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums), T(logistic),                \
         T(logistic_minibatch), T(network)                                                                \
   }
 static const kernels T(table) = TABLE;
