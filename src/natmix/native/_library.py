@@ -21,6 +21,7 @@ FUNCTIONS = (
     "largest",
     "sums",
     "moments",
+    "regressions",
     "draws",
 )
 

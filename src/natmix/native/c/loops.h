@@ -7,15 +7,18 @@
 
 #include "densities.h"
 #include "weights.h"
+#include "outer.h"
 #include "moments.h"
+#include "ridge.h"
+#include "regressions.h"
 #if REAL_BYTES == 4
 #include "draws.h"
 #endif
 
 #define TABLE                                                                                            \
   {                                                                                                      \
-    TILE, BLOCK, T(log_prob), T(mixture_log_prob), T(score), T(pulled), T(moments), T(gather_moments), T(largest),  \
-        T(sums), T(log_sums), T(sample_sums)                                                             \
+    TILE, T(log_prob), T(mixture_log_prob), T(score), T(pulled), T(moments), T(gather_moments), T(largest), \
+        T(sums), T(log_sums), T(sample_sums), T(regressions), T(solve_regressions)                       \
   }
 static const kernels T(table) = TABLE;
 
@@ -37,4 +40,6 @@ static const kernels T(table) = TABLE;
 #undef EXP_COEFFICIENTS
 #undef NEGLIGIBLE_SHARE
 #undef LOG_NEGLIGIBLE
+#undef EPSILON
 #undef LOG
+#undef SQRT
