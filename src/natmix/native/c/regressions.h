@@ -5,7 +5,7 @@
 
 #define AT_ONCE 128
 /* Samples of a component that are summed together. */
-#define AHEAD 16
+#define AHEAD 32
 /* Rows of log densities that are asked for before they are needed. */
 
 /* Samples of one component that have been found and not yet summed. */
@@ -121,7 +121,9 @@ static void T(regressions)(const void *data, int64_t task) {
   T(chunk)(all, task / blocks, &from, &to);
   for (int64_t n = from; n < to; n++) {
     if (!all->valid[n]) continue;
-    __builtin_prefetch(lc + (n + AHEAD < to ? n + AHEAD : n) * K + k0);
+    const REAL *ahead = lc + (n + AHEAD < to ? n + AHEAD : n) * K + k0;
+    __builtin_prefetch(ahead);
+    __builtin_prefetch(ahead + kb - 1);
     for (int64_t g = 0; g < groups; g++) {
       T(vec) l = T(part)(lc + n * K, k0 + g * LANES, K, n + 1 == all->N, (REAL)-INFINITY);
       uint32_t bits = present[g];
