@@ -157,17 +157,15 @@ def regressions(
     """(sum_n w phi phi^T + ridge I)^-1 sum_n w phi r with centred features phi of y = W (x - m).
 
     The weights are exp(log_components - log_background - top) / size and sum up to ``total``; r is the reward
-    without ``centre``, and where ``zero`` also without ``extra``. Zero for components that are not present, NaN
-    where the equations have no solution.
+    without ``centre``, and where ``zero`` also without ``extra``. Zero for components that are not present,
+    NaN where the equations have no solution.
     """
     K, D = mean.shape
     rows = _count(count, log_components)
     samples = (log_components, rows, log_background, valid, top, x)
     gaussians = (mean, W, offset, present)
     shape = (K, D * (D + 3) // 2)
-    return _call(
-        "regressions", shape, *samples, *gaussians, reward, zero, size, total, centre, extra, ridge
-    )
+    return _call("regressions", shape, *samples, *gaussians, reward, zero, size, total, centre, extra, ridge)
 
 
 def draws(

@@ -1,7 +1,7 @@
 """The regressions of MORE in the loops of `natmix.native`.
 
-As in `natmix.ng_estimators._few_pairs` pairs that change no digit are left out, and nothing of N x K entries is
-formed.
+As in `natmix.ng_estimators._few_pairs` pairs that change no digit are left out, and nothing of N x K entries
+is formed.
 """
 
 from typing import TypeGuard
@@ -33,9 +33,7 @@ class LoopedPairs(PairSums):
     """What the weights of all samples sum up to; which pairs matter is found as they are summed."""
 
     @classmethod
-    def of(
-        cls, mixture: Mixture, batch: Batch, temperature: Scalar, self_normalised: bool
-    ) -> "LoopedPairs":
+    def of(cls, mixture: Mixture, batch: Batch, temperature: Scalar, self_normalised: bool) -> "LoopedPairs":
         log_c = batch.log_components
         log_q = log_sums(log_c, mixture.log_weights, batch.count)
         reward = jnp.where(batch.valid, batch.log_target - temperature * log_q, 0)

@@ -57,7 +57,9 @@ class More(AbstractNgEstimator):
         ok = pairs.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
 
-    def _pairs(self, mixture: Mixture, batch: Batch, temperature: Scalar) -> AllPairs | FewPairs | LoopedPairs:
+    def _pairs(
+        self, mixture: Mixture, batch: Batch, temperature: Scalar
+    ) -> AllPairs | FewPairs | LoopedPairs:
         gaussians = mixture.components
         if not self.own_samples_only and has_loops(gaussians, batch.x):
             return LoopedPairs.of(mixture, batch, temperature, self.self_normalised)
