@@ -15,8 +15,8 @@ from natmix.ng_estimators._looped_pairs import LoopedPairs
 pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
 
 SIZES = [(1, 1, 70), (1, 4, 2000), (5, 6, 301), (17, 2, 23), (37, 3, 41), (3, 11, 700)]
-"""Components, dimensions, and samples of each: one chunk of the samples and several, parts of tiles, of blocks
-and of vectors."""
+"""Components, dimensions, and samples of each: one chunk of the samples and several, parts of tiles, blocks
+and vectors."""
 
 
 @pytest.fixture
