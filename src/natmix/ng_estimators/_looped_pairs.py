@@ -19,8 +19,8 @@ from natmix.mixture import Mixture
 from natmix.ng_estimators._pair_sums import PairSums, finite_top, reward_columns
 from natmix.ng_estimators._regression import num_features
 
-_FEATURES = 600
-"""Beyond this number products of large matrices and LAPACK take no longer."""
+_FEATURES = 1000
+"""Beyond this number the gain is small, and the sums of some components at a time take much memory."""
 
 
 def has_loops(gaussians: AbstractGaussians, x: Float[Array, "N D"]) -> TypeGuard[FullGaussians]:

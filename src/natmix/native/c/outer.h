@@ -17,27 +17,31 @@
       T(store)(to, T(load)(to) + a[r][c]);                                          \
     }
 
-#define OUTER_PANEL(cols)                                  \
-  int64_t i = lower ? j : 0;                               \
-  for (; i + OUTER_ROWS <= height; i += OUTER_ROWS) {      \
-    OUTER(OUTER_ROWS, cols)                                \
-  }                                                        \
-  for (; i + 4 <= height; i += 4) {                        \
-    OUTER(4, cols)                                         \
-  }                                                        \
-  for (; i < height; i++) {                                \
-    OUTER(1, cols)                                         \
+/* Rows i up to `end`. */
+#define OUTER_ROWS_TO(end, cols)                     \
+  for (; i + OUTER_ROWS <= end; i += OUTER_ROWS) {   \
+    OUTER(OUTER_ROWS, cols)                          \
+  }                                                  \
+  for (; i + 4 <= end; i += 4) {                     \
+    OUTER(4, cols)                                   \
+  }                                                  \
+  for (; i < end; i++) {                             \
+    OUTER(1, cols)                                   \
   }
 
-/* M [height, width] += sum_s left[s] right[list[s]]^T; if `lower`, no more is sure to be right than what does not
-   lie above M's diagonal. */
+/* M [height, width] += sum_s left[s] right[list[s]]^T; if `lower`, what lies above M's diagonal may be anything. */
 static void T(outer)(REAL *M, int64_t height, int64_t width, const REAL *left, int64_t left_width,
                      const REAL *right, const int32_t *list, int64_t samples, int lower) {
   int64_t j = 0;
   for (; j + 2 * LANES <= width; j += 2 * LANES) {
-    OUTER_PANEL(2)
+    int64_t i = lower ? j : 0, above = i + LANES < height ? i + LANES : height;
+    if (lower) { /* the second vector lies above the diagonal */
+      OUTER_ROWS_TO(above, 1)
+    }
+    OUTER_ROWS_TO(height, 2)
   }
   for (; j < width; j += LANES) {
-    OUTER_PANEL(1)
+    int64_t i = lower ? j : 0;
+    OUTER_ROWS_TO(height, 1)
   }
 }
