@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
+from test_native_regressions import check_regressions
 
 from natmix import native
 from natmix.gaussians import FullGaussians
@@ -305,6 +306,7 @@ def check() -> None:
         test_weighted_sums(case)
         test_sample_sums(case)
         test_moments(case)
+    check_regressions()
     test_draws_are_those_of_jax()
     test_normal_numbers_far_out_too()
     print("checked")

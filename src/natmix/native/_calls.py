@@ -178,6 +178,39 @@ def moments(
     return out[:, : D * D].reshape(K, D, D), out[:, D * D : D * D + D], out[:, D * D + D :]
 
 
+def regressions(
+    log_components: Float[Array, "N K"],
+    log_background: Float[Array, " N"],
+    valid: Bool[Array, " N"],
+    top: Float[Array, " K"],
+    x: Float[Array, "N D"],
+    mean: Float[Array, "K D"],
+    W: Float[Array, "K D D"],
+    offset: Float[Array, " K"],
+    present: Bool[Array, " K"],
+    reward: Float[Array, " N"],
+    zero: Bool[Array, " N"],
+    size: Float[Array, " K"],
+    total: Float[Array, " K"],
+    centre: Float[Array, " K"],
+    extra: Float[Array, " K"],
+    ridge: Float[Array, " K"],
+    count: Count | None,
+) -> Float[Array, "K F"]:
+    """(sum_n w phi phi^T + ridge I)^-1 sum_n w phi r with centred features phi of y = W (x - m).
+
+    The weights are exp(log_components - log_background - top) / size and sum up to ``total``; r is the reward
+    without ``centre``, and where ``zero`` also without ``extra``. Zero for components that are not present,
+    NaN where the equations have no solution.
+    """
+    K, D = mean.shape
+    rows = _count(count, log_components)
+    samples = (log_components, rows, log_background, valid, top, x)
+    gaussians = (mean, W, offset, present)
+    shape = (K, D * (D + 3) // 2)
+    return _call("regressions", shape, *samples, *gaussians, reward, zero, size, total, centre, extra, ridge)
+
+
 def draws(
     keys: UInt32[Array, "K 2"],
     number: Int[Array, " K"],

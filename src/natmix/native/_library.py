@@ -23,6 +23,7 @@ FUNCTIONS = (
     "largest",
     "sums",
     "moments",
+    "regressions",
     "draws",
     "front",
     "count",

@@ -23,6 +23,7 @@ from natmix.gaussians import AbstractGaussians
 from natmix.gaussians._kernels import LOG_2PI
 from natmix.gaussians._pairs import NEGLIGIBLE
 from natmix.mixture import Mixture
+from natmix.ng_estimators._pair_sums import PairSums, finite_top, reward_columns
 from natmix.ng_estimators._regression import (
     SQUARES,
     Moments,
@@ -47,25 +48,10 @@ def leaves_out(gaussians: AbstractGaussians, samples: int) -> bool:
     return jax.default_backend() == "cpu" or work > _ACCELERATOR_WORK
 
 
-class FewPairs(eqx.Module):
-    """Which pairs matter, and what the weights of all samples sum up to.
-
-    The attributes `inside` and `total` are each component's weight where the density is positive, and its
-    whole weight; `log_scale` and `ok` are those of `natmix._importance.ImportanceWeights`.
-    """
+class FewPairs(PairSums):
+    """Which pairs matter, and what the weights of all samples sum up to."""
 
     chosen: Chosen
-    reward: Float[Array, " N"]
-    top: Float[Array, " K"]
-    """The largest log weight."""
-    size: Float[Array, " K"]
-    """What weights relative to the largest are divided by."""
-    log_scale: Float[Array, " K"]
-    ok: Bool[Array, " K"]
-    inside: Float[Array, " K"]
-    total: Float[Array, " K"]
-    rewards: Float[Array, " K"]
-    """The weighted sum of rewards."""
     own_samples_only: bool = eqx.field(static=True)
 
     @classmethod
@@ -77,28 +63,20 @@ class FewPairs(eqx.Module):
         self_normalised: bool,
         own_samples_only: bool,
     ) -> "FewPairs":
-        log_q, top, drawn = _first_pass(mixture, batch, own_samples_only)
+        log_q, largest, drawn = _first_pass(mixture, batch, own_samples_only)
         reward = jnp.where(batch.valid, batch.log_target - temperature * log_q, 0)
-        ok = jnp.isfinite(top)
-        top = jnp.where(ok, top, 0)
+        top, ok = finite_top(largest)
         words, sums = _second_pass(mixture, batch, reward, top, own_samples_only)
-        n = jnp.maximum(drawn if own_samples_only else batch.count, 1).astype(top.dtype)
-        if self_normalised:
-            size, log_scale = jnp.maximum(sums[:, 0], 1e-30), jnp.zeros_like(top)
-        else:
-            size, log_scale = jnp.ones_like(top), top - jnp.log(n)
-        total, inside, rewards = (sums / size[:, None]).T
-        return cls(
-            Chosen.of(words), reward, top, size, log_scale, ok, inside, total, rewards, own_samples_only
-        )
+        n = drawn if own_samples_only else batch.count
+        chosen = {"chosen": Chosen.of(words), "own_samples_only": own_samples_only}
+        return cls.of_sums(reward, top, ok, sums, n, self_normalised, **chosen)
 
     def regress(
         self, mixture: Mixture, batch: Batch, extra: Float[Array, " K"], ridge: Float[Array, " K"]
     ) -> Float[Array, "K F"]:
         """Coefficients of all components; zeros cost ``extra`` beside their reward."""
-        total = jnp.maximum(self.total, jnp.finfo(self.total.dtype).tiny)
-        centre = (self.rewards - extra * (self.total - self.inside)) / total
         gaussians = mixture.components
+        total, centre = self.centred(extra)
         numbers = jnp.arange(gaussians.capacity)
         rows = (numbers, gaussians, self.chosen, self.top, self.size, total, centre, extra, ridge)
         block = Partial(_coefficients, batch, self.reward, self.own_samples_only)
@@ -194,8 +172,7 @@ def _second_pass(
         squared = -2 * (arrays[0] + offset)
         matters = (w != 0) & ~(w * (squared * squared + D) <= limit) & present
         words = jax.lax.dynamic_update_slice_in_dim(words, words_of(matters), first // BITS, 0)
-        columns = jnp.stack([jnp.ones_like(r), jnp.where(zero, 0, 1).astype(r.dtype), r], axis=1)
-        return words, sums + einsum("nk,nc->kc", w, columns)
+        return words, sums + einsum("nk,nc->kc", w, reward_columns(r, zero))
 
     start = jnp.zeros((-(-N // BITS), K), jnp.uint32), jnp.zeros((K, 3), reward.dtype)
     arrays = (*_arrays(batch), batch.zero, reward)

@@ -13,6 +13,7 @@ from natmix.mixture import Mixture
 from natmix.ng_estimators._all_pairs import AllPairs
 from natmix.ng_estimators._base import AbstractNgEstimator, finite_rows
 from natmix.ng_estimators._few_pairs import FewPairs, leaves_out
+from natmix.ng_estimators._looped_pairs import LoopedPairs, has_loops
 
 
 class More(AbstractNgEstimator):
@@ -43,8 +44,7 @@ class More(AbstractNgEstimator):
         temperature: Scalar,
         zero_penalty: Scalar,
     ) -> NaturalGradient:
-        kind = FewPairs if leaves_out(mixture.components, batch.x.shape[0]) else AllPairs
-        pairs = kind.of(mixture, batch, temperature, self.self_normalised, self.own_samples_only)
+        pairs = self._pairs(mixture, batch, temperature)
 
         # Standard weights enter as w/n: only their size relative to the ridge differs from
         # self-normalised ones, and exp(log_scale) may overflow, so the ridge is divided instead.
@@ -56,6 +56,15 @@ class More(AbstractNgEstimator):
         hessian, gradient = mixture.components.unpack(coefficients)
         ok = pairs.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
+
+    def _pairs(
+        self, mixture: Mixture, batch: Batch, temperature: Scalar
+    ) -> AllPairs | FewPairs | LoopedPairs:
+        gaussians = mixture.components
+        if not self.own_samples_only and has_loops(gaussians, batch.x):
+            return LoopedPairs.of(mixture, batch, temperature, self.self_normalised)
+        kind = FewPairs if leaves_out(gaussians, batch.x.shape[0]) else AllPairs
+        return kind.of(mixture, batch, temperature, self.self_normalised, self.own_samples_only)
 
     def feedback(
         self, state: PerComponent[Float[Array, " K"]], success: Bool[Array, " K"]

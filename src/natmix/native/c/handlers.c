@@ -229,13 +229,41 @@ void *natmix_moments(xla_frame *f) {
   p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
   p.columns = arg(f, 5)->data, p.C = arg(f, 5)->dims[1];
   p.x = arg(f, 6)->data, p.mean = arg(f, 7)->data, p.v = arg(f, 8)->data, p.D = arg(f, 6)->dims[1];
-  int64_t width = (p.D + 15) / 16 * 16, blocks = (p.K + k->component_block - 1) / k->component_block;
+  int64_t width = (p.D + 15) / 16 * 16, blocks = (p.K + COMPONENT_BLOCK - 1) / COMPONENT_BLOCK;
   size_t bytes = (size_t)p.chunks * p.K * ((p.D + 1) * width + p.C) * number_size(arg(f, 0));
   p.partial = malloc(bytes);
   if (!p.partial) return problem(f, "There is not enough memory for the sums of the components' gradients.");
   parallel(f, p.chunks * blocks, k->moments, &p);
   parallel(f, p.K, k->gather_moments, &p);
   free(p.partial);
+  return NULL;
+}
+
+/* log_components, count, log_background, valid, top, x, mean, W, offset, present, reward, zero, size, total, centre,
+   extra, ridge -> [K, F] */
+void *natmix_regressions(xla_frame *f) {
+  enum { TASKS = 32, BLOCK_NUMBERS = 1 << 17 }; /* at least, if there are as many components; of sums, in a cache */
+  if (asks_for_version(f)) return NULL;
+  regressions p = {.samples = weighting(f), .W = arg(f, 7)->data, .offset = arg(f, 8)->data,
+                   .present = arg(f, 9)->data, .reward = arg(f, 10)->data, .zero = arg(f, 11)->data,
+                   .size = arg(f, 12)->data, .total = arg(f, 13)->data, .centre = arg(f, 14)->data,
+                   .extra = arg(f, 15)->data, .ridge = arg(f, 16)->data, .F = ret(f, 0)->dims[1]};
+  weighted_samples *s = &p.samples;
+  const kernels *k = of_type(arg(f, 0));
+  s->log_background = arg(f, 2)->data, s->valid = arg(f, 3)->data, s->top = arg(f, 4)->data;
+  s->x = arg(f, 5)->data, s->mean = arg(f, 6)->data, s->D = arg(f, 5)->dims[1];
+  int64_t each = (p.F + 5) * (p.F + 17), chunks = s->K < TASKS ? TASKS / s->K : 1; /* no less than is needed */
+  if (chunks < s->chunks) s->chunks = chunks;
+  p.block = s->K * s->chunks / TASKS;
+  if (p.block > BLOCK_NUMBERS / each) p.block = BLOCK_NUMBERS / each;
+  if (p.block > COMPONENT_BLOCK) p.block = COMPONENT_BLOCK;
+  if (p.block < 1) p.block = 1;
+  memset(s->out, 0, s->K * p.F * number_size(ret(f, 0)));
+  if (s->chunks > 1 && !(s->partial = malloc(s->chunks * s->K * each * number_size(ret(f, 0)))))
+    return problem(f, "There is not enough memory for the sums of the components' features.");
+  parallel(f, s->chunks * ((s->K + p.block - 1) / p.block), k->regressions, &p);
+  if (s->chunks > 1) parallel(f, s->K, k->solve_regressions, &p);
+  free(s->partial);
   return NULL;
 }
 

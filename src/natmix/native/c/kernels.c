@@ -42,7 +42,9 @@
 #define EXP_COEFFICIENTS {1.f / 5040, 1.f / 720, 1.f / 120, 1.f / 24, 1.f / 6, 0.5f, 1.f, 1.f}
 #define NEGLIGIBLE_SHARE 1e-12f
 #define LOG_NEGLIGIBLE -27.64f
+#define EPSILON 1.1920929e-7f
 #define LOG logf
+#define SQRT sqrtf
 #include "loops.h"
 
 #define T(name) JOIN(name, _double)
@@ -60,7 +62,9 @@
    1. / 720, 1. / 120, 1. / 24, 1. / 6, 0.5, 1., 1.}
 #define NEGLIGIBLE_SHARE 2e-21
 #define LOG_NEGLIGIBLE -47.67
+#define EPSILON 2.220446049250313e-16
 #define LOG log
+#define SQRT sqrt
 #include "loops.h"
 
 const all_kernels JOIN(natmix_, BUILD) = {&table_single, &table_double, draws_single};

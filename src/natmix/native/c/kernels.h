@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+/* Components whose weights one task forms, at most. */
+enum { COMPONENT_BLOCK = 16 };
+
 /* N samples x [N, D], of which the first `count` are real, and K Gaussians with whitening factors W [K, D, D]. */
 typedef struct {
   int64_t N, K, D, count;
@@ -35,6 +38,17 @@ typedef struct {
   void *out;
 } weighted_samples;
 
+/* Regressions of rewards on F features of D coordinates; `out` is [K, F]. */
+typedef struct {
+  weighted_samples samples;
+  int64_t F, block;                           /* components of one task */
+  const uint8_t *present, *zero;              /* [K]: the others' coefficients are zero; [N]: no density there */
+  const void *W, *offset;                     /* [K, D, D], [K]: log normalisers */
+  const void *reward;                         /* [N] */
+  const void *size, *total;                   /* [K]: what weights are divided by, and what they then sum up to */
+  const void *centre, *extra, *ridge;         /* [K]: taken from rewards; taken from those of zeros beside */
+} regressions;
+
 /* Some samples of each of K Gaussians, one Gaussian after the other; the first of number k is starts[k]. */
 typedef struct {
   int64_t D;
@@ -63,11 +77,11 @@ enum { POINTS = 8 };
 typedef void task(const void *data, int64_t i);
 
 typedef struct {
-  int64_t tile;          /* samples that are whitened together */
-  int64_t component_block; /* components whose moments one task sums */
+  int64_t tile; /* samples that are whitened together */
   task *log_prob, *relevant, *unseen, *mixture_log_prob, *meet, *score, *pulled;
   task *moments, *gather_moments, *largest, *sums;
   task *log_sums, *sample_sums;
+  task *regressions, *solve_regressions;
   task *logistic, *logistic_minibatch, *network;
 } kernels;
 

@@ -7,7 +7,10 @@
 
 #include "densities.h"
 #include "weights.h"
+#include "outer.h"
 #include "moments.h"
+#include "ridge.h"
+#include "regressions.h"
 #include "logistic.h"
 #include "network.h"
 #if REAL_BYTES == 4
@@ -16,9 +19,9 @@
 
 #define TABLE                                                                                            \
   {                                                                                                      \
-    TILE, BLOCK, T(log_prob), T(relevant), T(unseen), T(mixture_log_prob), T(meet), T(score), T(pulled),     \
-        T(moments), T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums), T(logistic),                \
-        T(logistic_minibatch), T(network)                                                                \
+    TILE, T(log_prob), T(relevant), T(unseen), T(mixture_log_prob), T(meet), T(score), T(pulled), T(moments),  \
+        T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums), T(regressions),             \
+        T(solve_regressions), T(logistic), T(logistic_minibatch), T(network)                             \
   }
 static const kernels T(table) = TABLE;
 
@@ -40,4 +43,6 @@ static const kernels T(table) = TABLE;
 #undef EXP_COEFFICIENTS
 #undef NEGLIGIBLE_SHARE
 #undef LOG_NEGLIGIBLE
+#undef EPSILON
 #undef LOG
+#undef SQRT

@@ -5,79 +5,39 @@
 
 #define SUB 256
 /* Samples that are gathered at once. */
-#define BLOCK 16
-/* Components whose weights are formed at once. */
 
-/* M[i : i + rows, j : j + cols vectors] += sum_s left[s, i + r] right[s, j] */
-#define OUTER(rows, cols)                                                           \
-  T(vec) a[rows][cols];                                                             \
-  for (int r = 0; r < rows; r++)                                                    \
-    for (int c = 0; c < cols; c++) a[r][c] = T(load)(M + (i + r) * width + j + c * LANES); \
-  for (int64_t s = 0; s < samples; s++) {                                           \
-    const REAL *from = right + list[s] * width + j, *factor = left + s * height + i; \
-    T(vec) at[cols];                                                                \
-    for (int c = 0; c < cols; c++) at[c] = T(load)(from + c * LANES);               \
-    for (int r = 0; r < rows; r++)                                                  \
-      for (int c = 0; c < cols; c++) a[r][c] += factor[r] * at[c];                  \
-  }                                                                                 \
-  for (int r = 0; r < rows; r++)                                                    \
-    for (int c = 0; c < cols; c++) T(store)(M + (i + r) * width + j + c * LANES, a[r][c]);
-
-#define OUTER_PANEL(cols)                                  \
-  int64_t i = 0;                                           \
-  for (; i + OUTER_ROWS <= height; i += OUTER_ROWS) {      \
-    OUTER(OUTER_ROWS, cols)                                \
-  }                                                        \
-  for (; i + 4 <= height; i += 4) {                        \
-    OUTER(4, cols)                                         \
-  }                                                        \
-  for (; i < height; i++) {                                \
-    OUTER(1, cols)                                         \
-  }
-
-static void T(outer)(REAL *M, int64_t height, int64_t width, const REAL *left, const REAL *right,
-                     const int32_t *list, int64_t samples) {
-  int64_t j = 0;
-  for (; j + 2 * LANES <= width; j += 2 * LANES) {
-    OUTER_PANEL(2)
-  }
-  for (; j < width; j += LANES) {
-    OUTER_PANEL(1)
-  }
-}
-
-/* Task i: one chunk of the samples and BLOCK components. partial[chunk][k] has D + 1 rows, filled up to whole
+/* Task i: one chunk of the samples and COMPONENT_BLOCK components. partial[chunk][k] has D + 1 rows, filled up to whole
    vectors: the first D are of (x - m) v^T, the last of v; then come the sums of the columns. */
 static void T(moments)(const void *data, int64_t task) {
   const weighted_samples *p = data;
-  int64_t K = p->K, D = p->D, C = p->C, blocks = (K + BLOCK - 1) / BLOCK;
+  int64_t K = p->K, D = p->D, C = p->C, blocks = (K + COMPONENT_BLOCK - 1) / COMPONENT_BLOCK;
   int64_t width = (D + LANES - 1) / LANES * LANES, height = D + 1, each = height * width + C;
-  int64_t k0 = task % blocks * BLOCK, kb = K - k0 < BLOCK ? K - k0 : BLOCK, from, to;
+  int64_t k0 = task % blocks * COMPONENT_BLOCK, kb = K - k0 < COMPONENT_BLOCK ? K - k0 : COMPONENT_BLOCK, from, to;
   T(chunk)(p, task / blocks, &from, &to);
   const REAL *lc = p->log_components, *background = p->log_background, *top = p->top, *columns = p->columns;
   const REAL *x = p->x, *mean = p->mean, *v = p->v;
   REAL *partial = (REAL *)p->partial + (task / blocks * K + k0) * each;
   for (int64_t at = 0; at < kb * each; at++) partial[at] = 0;
-  REAL *w = T(room)(SUB * (2 * BLOCK + width + height)), *by_component = w + SUB * BLOCK;
-  REAL *right = by_component + SUB * BLOCK, *left = right + SUB * width;
+  REAL *w = T(room)(SUB * (2 * COMPONENT_BLOCK + width + height)), *by_component = w + SUB * COMPONENT_BLOCK;
+  REAL *right = by_component + SUB * COMPONENT_BLOCK, *left = right + SUB * width;
   int32_t list[SUB + 1];
-  REAL tops[BLOCK];
-  for (int64_t k = 0; k < BLOCK; k++) tops[k] = k < kb ? top[k0 + k] : 0;
+  REAL tops[COMPONENT_BLOCK];
+  for (int64_t k = 0; k < COMPONENT_BLOCK; k++) tops[k] = k < kb ? top[k0 + k] : 0;
   for (int64_t start = from; start < to; start += SUB) {
     int64_t size = to - start < SUB ? to - start : SUB;
     for (int64_t s = 0; s < size; s++) {
       int64_t n = start + s;
-      for (int64_t k = 0; k < BLOCK; k += LANES) {
+      for (int64_t k = 0; k < COMPONENT_BLOCK; k += LANES) {
         T(vec) value = T(part)(lc + n * K, k0 + k, K, n + 1 == p->N, (REAL)-INFINITY);
         value = p->valid[n] ? T(share)(value - background[n] - T(load)(tops + k)) : (T(vec)){0};
-        T(store)(w + s * BLOCK + k, value);
+        T(store)(w + s * COMPONENT_BLOCK + k, value);
       }
       REAL *row = right + s * width;
       for (int64_t j = 0; j < D; j++) row[j] = v[n * D + j];
       for (int64_t j = D; j < width; j++) row[j] = 0;
     }
-    for (int64_t s = size * BLOCK; s < SUB * BLOCK; s++) w[s] = 0;
-    T(transpose)(w, SUB, BLOCK, BLOCK, by_component, SUB);
+    for (int64_t s = size * COMPONENT_BLOCK; s < SUB * COMPONENT_BLOCK; s++) w[s] = 0;
+    T(transpose)(w, SUB, COMPONENT_BLOCK, COMPONENT_BLOCK, by_component, SUB);
     for (int64_t k = 0; k < kb; k++) {
       REAL *M = partial + k * each, *sums = M + height * width;
       const REAL *m = mean + (k0 + k) * D;
@@ -97,7 +57,7 @@ static void T(moments)(const void *data, int64_t task) {
         row[D] = weight;
         for (int64_t c = 0; c < C; c++) sums[c] += weight * column[c];
       }
-      if (samples) T(outer)(M, height, width, left, right, list, samples);
+      if (samples) T(outer)(M, height, width, left, height, right, list, samples, 0);
     }
   }
   free(w);

@@ -28,6 +28,23 @@ static inline int T(any)(T(ivec) mask) {
 #endif
 }
 
+/* One bit for each lane of a comparison. */
+static inline uint32_t T(bits)(T(ivec) mask) {
+#if VECTOR_BYTES == 64 && REAL_BYTES == 4
+  return _mm512_movepi32_mask((__m512i)mask);
+#elif VECTOR_BYTES == 64
+  return _mm512_movepi64_mask((__m512i)mask);
+#elif VECTOR_BYTES == 32 && REAL_BYTES == 4
+  return (uint32_t)_mm256_movemask_ps((__m256)mask);
+#elif VECTOR_BYTES == 32
+  return (uint32_t)_mm256_movemask_pd((__m256d)mask);
+#else
+  uint32_t bits = 0;
+  for (int i = 0; i < LANES; i++) bits |= (uint32_t)(mask[i] & 1) << i;
+  return bits;
+#endif
+}
+
 /* True in the first n lanes. */
 static inline T(ivec) T(first)(int64_t n) {
   T(ivec) lane;
