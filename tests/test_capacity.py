@@ -51,11 +51,12 @@ def test_on_a_cpu_empty_rows_are_many_where_they_cost_little(loops):
     assert [initial_capacity(algorithm, 100, dim) for dim in (10, 100)] == [256 if loops else 112, 112]
 
 
-@pytest.mark.parametrize("why", ["old samples", "several devices"])
+@pytest.mark.parametrize("why", ["old samples", "several devices", "many pairs"])
 def test_where_they_cost_much_there_are_few(loops, why):
     reuse = {"reuse_ratio": 1.5 if why == "old samples" else 0.0}
+    desired = {"desired_samples": 10**6 if why == "many pairs" else 100}
     most = {"max_components": 1000}
-    algorithm = GMMVI.from_codename("samtron", sample_selector=reuse, component_adaptation=most)
+    algorithm = GMMVI.from_codename("samtron", sample_selector=reuse | desired, component_adaptation=most)
     if why == "several devices":
         algorithm = algorithm.on(jax.devices()[:1])
     assert [grown(algorithm, n, 20) for n in (8, 48)] == [16, 72]

@@ -14,8 +14,10 @@ _CPU_DOUBLES_BELOW = 48
 """On a CPU, rows that double; more of them grow by half, as empty ones cost more than programs do."""
 _LOOPS_QUADRUPLE_BELOW = 32
 _LOOPS_DOUBLE_UP_TO_DIM = 32
+_LOOPS_PAIRS = 2**24
 """On a CPU where loops in machine code leave out empty rows: rows that grow by 4, and up to how many
-dimensions more of them double, with as many empty as taken ones to begin with."""
+dimensions more of them double, with as many empty as taken ones to begin with; all of it up to so many pairs of
+samples and components."""
 _ACCELERATOR_FEWEST = 32
 """Rows to start with, at least, while they are cheap."""
 _STEP = 8
@@ -38,11 +40,10 @@ def fewest_rows(dim: int) -> int:
 def grown(algorithm: GMMVI, rows: int, dim: int) -> int:
     """Rows for more components than ``rows``."""
     if jax.default_backend() == "cpu":
-        loops = _leaves_out_empty(algorithm)
-        if loops and rows < _LOOPS_QUADRUPLE_BELOW:
+        if rows < _LOOPS_QUADRUPLE_BELOW and _empty_cost_little(algorithm, 4 * rows):
             return 4 * rows
-        doubles = rows < _CPU_DOUBLES_BELOW or (loops and dim <= _LOOPS_DOUBLE_UP_TO_DIM)
-        return 2 * rows if doubles else _whole(rows + rows // 2)
+        cheap = dim <= _LOOPS_DOUBLE_UP_TO_DIM and _empty_cost_little(algorithm, 2 * rows)
+        return 2 * rows if rows < _CPU_DOUBLES_BELOW or cheap else _whole(rows + rows // 2)
     if rows < _QUADRUPLES_BELOW and rows * dim**2 <= _CHEAP:
         return 4 * rows
     return 2 * rows if rows * dim**2 <= _DEAR else _whole(rows + rows // 4)
@@ -58,17 +59,20 @@ def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
     most = algorithm.component_adaptation.most_components(components)
     fewest = fewest_rows(dim)
     ample = fewest if components < fewest else _whole(components + components // 8)
-    if components >= fewest and dim <= _LOOPS_DOUBLE_UP_TO_DIM and _leaves_out_empty(algorithm):
-        ample = _power_of_two(2 * components)
+    many = _power_of_two(2 * components)
+    if components >= fewest and dim <= _LOOPS_DOUBLE_UP_TO_DIM and _empty_cost_little(algorithm, many):
+        ample = many
     if jax.default_backend() != "cpu":
         rounded = max(fewest, _power_of_two(components))
         ample = rounded if rounded * dim**2 <= _DEAR else _whole(components + components // 8)
     return whole_rows(min(most, ample), algorithm.mesh)
 
 
-def _leaves_out_empty(algorithm: GMMVI) -> bool:
-    """Whether empty rows cost little: the loops are used, and no ring of old samples grows with the rows."""
-    return native.used() and algorithm.mesh is None and algorithm.sample_selector.reused_per_row == 0
+def _empty_cost_little(algorithm: GMMVI, rows: int) -> bool:
+    """Whether loops leave out empty rows, there is no ring of samples to grow, and pairs need little memory."""
+    selector = algorithm.sample_selector
+    alone = native.used() and algorithm.mesh is None and selector.reused_per_row == 0
+    return alone and selector.max_draws(rows) * rows <= _LOOPS_PAIRS
 
 
 def _power_of_two(rows: int) -> int:
