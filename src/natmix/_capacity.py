@@ -16,8 +16,8 @@ _LOOPS_QUADRUPLE_BELOW = 32
 _LOOPS_DOUBLE_UP_TO_DIM = 32
 _LOOPS_PAIRS = 2**24
 """On a CPU where loops in machine code leave out empty rows: rows that grow by 4, and up to how many
-dimensions more of them double, with as many empty as taken ones to begin with; all of it up to so many pairs of
-samples and components."""
+dimensions more of them double, with as many empty as taken ones to begin with; up to so many pairs of samples
+and components."""
 _ACCELERATOR_FEWEST = 32
 """Rows to start with, at least, while they are cheap."""
 _STEP = 8
@@ -69,7 +69,7 @@ def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
 
 
 def _empty_cost_little(algorithm: GMMVI, rows: int) -> bool:
-    """Whether loops leave out empty rows, there is no ring of samples to grow, and pairs need little memory."""
+    """Whether loops leave out empty rows, no ring of samples grows with them, and pairs need little memory."""
     selector = algorithm.sample_selector
     alone = native.used() and algorithm.mesh is None and selector.reused_per_row == 0
     return alone and selector.max_draws(rows) * rows <= _LOOPS_PAIRS
