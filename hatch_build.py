@@ -4,6 +4,7 @@ By the C compiler of the machine (``CC``, or ``cc``), else by the one in the pac
 neither works natmix is installed without them, and says so.
 """
 
+import functools
 import os
 import platform
 import runpy
@@ -55,9 +56,17 @@ def _possible(target: str) -> bool:
     return target == "wheel" and os.name == "posix"
 
 
+@functools.cache
 def _compiler() -> list[str] | None:
+    """The machine's, if it compiles: some are there only to say how to install one."""
     command = shlex.split(os.environ.get("CC", "cc"))
-    return command if command and shutil.which(command[0]) else None
+    if not command or not shutil.which(command[0]):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "empty.c"
+        source.write_text("#include <math.h>\n#include <stdlib.h>\n", encoding="utf-8")
+        tried = subprocess.run([*command, "-c", source, "-o", source.with_suffix(".o")], capture_output=True)
+    return command if tried.returncode == 0 else None
 
 
 def _compile(compiler: list[str]) -> None:

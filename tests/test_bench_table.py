@@ -105,6 +105,14 @@ def test_goal_not_reached_and_iterations_not_done(seed):
     assert table.times(m["later_ms_ratio"]) == "?"
 
 
+def test_an_estimate_below_what_is_possible_is_no_goal(seed):
+    found = Seed([run(1.0, 0.02, 5000, looks=[(2, 8.0, 0.01), (4, 3.05, 0.01)])], seed.theirs)
+    assert measures.compare(found)["seconds_to_goal_ours"] == math.inf
+    m = measures.compare(found._replace(least=3.05))
+    assert m["seconds_to_goal_ours"] == 4
+    assert m["neg_elbo_theirs"] == 3.0
+
+
 def test_written_tables(seed, tmp_path):
     measured = table.measure({ROWS[0]: [seed, seed], ROWS[-1]: [seed]})
     table.write(measured, "A machine.", tmp_path)

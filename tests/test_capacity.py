@@ -59,8 +59,11 @@ def test_where_they_cost_much_there_are_few(loops, why):
     algorithm = GMMVI.from_codename("samtron", sample_selector=reuse | desired, component_adaptation=most)
     if why == "several devices":
         algorithm = algorithm.on(jax.devices()[:1])
-    assert [grown(algorithm, n, 20) for n in (8, 48)] == [16, 72]
+    assert [grown(algorithm, n, 20) for n in (16, 48)] == [32, 72]
     assert initial_capacity(algorithm, 100, 10) == 112
+    if why == "old samples":
+        assert [initial_capacity(algorithm, 1, dim) for dim in (10, 20, 300)] == [8, 2, 2]
+        assert [grown(algorithm, n, 20) for n in (2, 8)] == [8, 32]
 
 
 def test_a_fixed_number_of_components_has_no_spare_rows(backend):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import test_relevance
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from test_native_regressions import check_regressions
@@ -306,6 +307,10 @@ def check() -> None:
         test_weighted_sums(case)
         test_sample_sums(case)
         test_moments(case)
+    for dtype in TYPES:
+        apart = test_relevance.Spread(12, 20, 90, 3.0, dtype)
+        test_relevance.test_what_is_kept_is_exact_and_what_is_not_is_far_below(apart)
+        test_relevance.test_new_samples_meet_generations(dtype)
     check_regressions()
     test_draws_are_those_of_jax()
     test_normal_numbers_far_out_too()

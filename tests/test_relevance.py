@@ -110,6 +110,44 @@ def test_absent_components_and_samples_that_are_no_numbers(spread: Spread) -> No
     np.testing.assert_array_equal(got[others][kept], spread.exact[others][kept])
 
 
+@loops
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_new_samples_meet_generations(dtype: type) -> None:
+    """Of three generations one has lost some samples, and one is empty."""
+    s = Spread(12, 20, 90, 1.0, dtype)
+    parts = s.mixture.components
+    counts = np.random.default_rng(0).integers(1, 9, 12).astype(float)
+    counts[8:] = 0
+    used = np.where(np.arange(12) < 4, counts // 2, counts)
+    own = s.exact[np.arange(len(s.x)), s.source]
+    m, W, c = parts.mean, parts.inverse_tril, parts.log_normaliser()
+    drawn = (jnp.asarray(n, dtype) for n in (used, counts))
+    mass, each = native.meet(s.samples, m, W, c, *drawn, jnp.asarray(own, dtype), 3, jnp.asarray(1000))
+    with np.errstate(divide="ignore"):
+        want = logsumexp(s.exact + np.log(used), axis=1)
+        by_generation = logsumexp((s.exact + np.log(counts)).reshape(-1, 3, 4), axis=2)
+    near = by_generation > own[:, None] - 40
+    np.testing.assert_allclose(
+        np.where(near, each, 0)[:1000], np.where(near, by_generation, 0)[:1000], rtol=1e-5
+    )
+    matters = (want > own - 40)[:1000]
+    assert matters.mean() > 0.5
+    np.testing.assert_allclose(mass[:1000][matters], want[:1000][matters], rtol=1e-5)
+    assert not np.any(mass[1000:])
+    assert not np.any(each[1000:])
+    assert (each[:1000, 2] == -np.inf).all()
+
+
+@loops
+def test_samples_that_are_not_in_use_do_not_count_as_near(spread: Spread) -> None:
+    """A component that only such samples are near to keeps its densities at the others."""
+    log_z = background(spread, spread.exact)
+    log_z[spread.source == 5] = np.nan
+    got = spread(log_background=jnp.asarray(log_z, spread.samples.dtype))
+    np.testing.assert_array_equal(got[:, 5], spread.exact[:, 5])
+    assert np.isinf(got).any()
+
+
 def test_other_covariances_have_all_densities() -> None:
     rng = np.random.default_rng(0)
     parts = DiagonalGaussians(jnp.asarray(rng.normal(size=(3, 2))), jnp.ones((3, 2)))

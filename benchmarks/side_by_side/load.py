@@ -1,10 +1,13 @@
 """Read what the workers have written."""
 
+import functools
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from natmix import problems
 from side_by_side.rows import ROWS, Row
 
 Run = dict[str, Any]
@@ -17,10 +20,12 @@ class Seed(NamedTuple):
     Attributes:
         ours: of natmix.
         theirs: of the reference, by target and setting of its allocator, as in `VARIANTS`.
+        least: no -ELBO lies below this, where the evidence is known exactly; estimates may.
     """
 
     ours: list[Run]
     theirs: dict[str, Run]
+    least: float = -math.inf
 
 
 ALLOCATORS = {"default": {}, "mmap0": {"MALLOC_MMAP_MAX_": "0"}}
@@ -60,8 +65,16 @@ def rows(out: Path) -> dict[Row, list[Seed]]:
                 if stem.split("-")[1] in row.targets and (run := read(directory / f"{stem}.json"))
             }
             if ours and theirs:
-                found.setdefault(row, []).append(Seed(ours, theirs))
+                found.setdefault(row, []).append(Seed(ours, theirs, _least(row.problem)))
     return found
+
+
+@functools.cache
+def _least(name: str) -> float:
+    """Minus the log evidence of a problem, -inf if it is not known exactly."""
+    problem = problems.load(name)
+    known = problem.log_evidence is not None and problem.log_evidence_se == 0
+    return -problem.log_evidence if known else -math.inf
 
 
 def _longest(runs: list[Run]) -> list[Run]:

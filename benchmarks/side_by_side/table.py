@@ -50,7 +50,8 @@ NOTES = """Each cell: the reference / natmix, and in bold how many times better 
   over iterations (so without those in which it builds its graph anew), natmix's the mean (with those that
   search for a new component), without compilation. **components**: at that iteration.
 - **-ELBO**: at the end of each one's time. **s to its -ELBO**: the reference's whole time, and when natmix
-  was first not above the reference's last -ELBO by more than one standard error of the difference;
+  was first not above the reference's last -ELBO by more than one standard error of the difference (where
+  that estimate is below minus the log evidence, which no -ELBO can be: not above the latter);
   in brackets the ratio to when the reference itself was first there. Compilation included, imports not.
 - **evaluations to it**: until each was first there. **evaluations/s**: after the first iteration.
 - -ELBOs are those of mixtures kept during the runs, judged afterwards: 2000 samples each, same seed, float64.

@@ -15,9 +15,14 @@ _CPU_DOUBLES_BELOW = 48
 _LOOPS_QUADRUPLE_BELOW = 32
 _LOOPS_DOUBLE_UP_TO_DIM = 32
 _LOOPS_PAIRS = 2**24
+_LOOPS_ENTRIES = 2**20
 """On a CPU where loops in machine code leave out empty rows: rows that grow by 4, and up to how many
 dimensions more of them double, with as many empty as taken ones to begin with; up to so many pairs of samples
-and components."""
+and components, and entries of all covariances."""
+_REUSE_FEWEST = 2
+_REUSE_QUADRUPLES_UP_TO = 8
+"""On a CPU, where old samples are reused: rows to start with, at least, and how many grow by 4. Every row is
+room for hundreds of samples, which an iteration goes through."""
 _ACCELERATOR_FEWEST = 32
 """Rows to start with, at least, while they are cheap."""
 _STEP = 8
@@ -40,9 +45,10 @@ def fewest_rows(dim: int) -> int:
 def grown(algorithm: GMMVI, rows: int, dim: int) -> int:
     """Rows for more components than ``rows``."""
     if jax.default_backend() == "cpu":
-        if rows < _LOOPS_QUADRUPLE_BELOW and _empty_cost_little(algorithm, 4 * rows):
+        few_to_reuse = rows <= _REUSE_QUADRUPLES_UP_TO and _reuses(algorithm)
+        if few_to_reuse or (rows < _LOOPS_QUADRUPLE_BELOW and _empty_cost_little(algorithm, 4 * rows, dim)):
             return 4 * rows
-        cheap = dim <= _LOOPS_DOUBLE_UP_TO_DIM and _empty_cost_little(algorithm, 2 * rows)
+        cheap = dim <= _LOOPS_DOUBLE_UP_TO_DIM and _empty_cost_little(algorithm, 2 * rows, dim)
         return 2 * rows if rows < _CPU_DOUBLES_BELOW or cheap else _whole(rows + rows // 2)
     if rows < _QUADRUPLES_BELOW and rows * dim**2 <= _CHEAP:
         return 4 * rows
@@ -58,9 +64,11 @@ def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
     """Rows to start with: some to spare if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)
     fewest = fewest_rows(dim)
+    if jax.default_backend() == "cpu" and _reuses(algorithm):
+        fewest = max(_REUSE_FEWEST, fewest // 4)
     ample = fewest if components < fewest else _whole(components + components // 8)
     many = _power_of_two(2 * components)
-    if components >= fewest and dim <= _LOOPS_DOUBLE_UP_TO_DIM and _empty_cost_little(algorithm, many):
+    if components >= fewest and dim <= _LOOPS_DOUBLE_UP_TO_DIM and _empty_cost_little(algorithm, many, dim):
         ample = many
     if jax.default_backend() != "cpu":
         rounded = max(fewest, _power_of_two(components))
@@ -68,11 +76,15 @@ def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
     return whole_rows(min(most, ample), algorithm.mesh)
 
 
-def _empty_cost_little(algorithm: GMMVI, rows: int) -> bool:
-    """Whether loops leave out empty rows, no ring of samples grows with them, and pairs need little memory."""
+def _empty_cost_little(algorithm: GMMVI, rows: int, dim: int) -> bool:
+    """Whether loops leave out empty rows, no ring of samples grows with them, and pairs need little room."""
     selector = algorithm.sample_selector
-    alone = native.used() and algorithm.mesh is None and selector.reused_per_row == 0
-    return alone and selector.max_draws(rows) * rows <= _LOOPS_PAIRS
+    alone = native.used() and algorithm.mesh is None and not _reuses(algorithm)
+    return alone and selector.max_draws(rows) * rows <= _LOOPS_PAIRS and rows * dim**2 <= _LOOPS_ENTRIES
+
+
+def _reuses(algorithm: GMMVI) -> bool:
+    return algorithm.sample_selector.reused_per_row > 0
 
 
 def _power_of_two(rows: int) -> int:

@@ -1,7 +1,7 @@
 """Rows put in order, and written one after another into a buffer whose end is followed by its beginning.
 
-A scatter would do, but it visits every row by itself on a CPU; there these are two slices. On accelerators it
-is a scatter, and on several devices: each looks for the rows that belong to its part of the buffer.
+On a CPU these are loops of `natmix.native`, or without them two slices, as XLA's scatter is slow there. On
+accelerators it is a scatter, and on several devices: each looks for the rows that belong to its part.
 """
 
 import jax

@@ -41,11 +41,12 @@ def relevant_log_prob(
 ) -> Float[Array, "N K"]:
     """`log_prob`, but -inf where no sum over samples or components changes a digit by it.
 
-    That is where it is far below ``log_background`` and below another one's ``log_share`` + log density.
+    That is where it is far below ``log_background`` and below another one's ``log_share`` + log density. The
+    background is inf where it is not known, and NaN for samples that have no weight.
     """
     rows = _count(count, x)
-    present = log_weights > -jnp.inf
-    shape = (x.shape[0], mean.shape[0])
+    present = log_weights != -jnp.inf
+    shape, near = (x.shape[0], mean.shape[0]), near.astype(jnp.int32)
     return _call("relevant", shape, x, mean, W, rows, offset, present, log_share, near, log_background)
 
 
@@ -58,7 +59,7 @@ def mixture_log_prob(
     count: Count | None,
 ) -> Float[Array, " N"]:
     """Log sum_k exp(log_prob + log_weights)."""
-    present = log_weights > -jnp.inf
+    present = log_weights != -jnp.inf
     return _call(
         "mixture_log_prob", (x.shape[0],), x, mean, W, _count(count, x), offset, present, log_weights
     )
@@ -79,10 +80,10 @@ def meet(
 
     Gaussians far below ``log_own``, the log density that a sample was drawn with, are left out.
     """
-    N, dtype = x.shape[0], x.dtype
+    arrays, dtype = _of_one_type((x, mean, W, _count(count, x), offset, used, counts, log_own))
+    N = x.shape[0]
     out = jax.ShapeDtypeStruct((N,), dtype), jax.ShapeDtypeStruct((N, generations), dtype)
-    rows = _count(count, x)
-    mass, each = _function("meet", out)(x, mean, W, rows, offset, used, counts, log_own)
+    mass, each = _function("meet", out)(*arrays)
     return mass, each
 
 

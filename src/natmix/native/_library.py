@@ -53,7 +53,7 @@ def available() -> bool:
 
 
 def used() -> bool:
-    """Whether to call them here: on a CPU, one device, unless they are turned off."""
+    """Whether to call them here: on a CPU, for what one device does, unless they are turned off."""
     value = os.environ.get(SWITCH, "1")
     if value not in _VALUES:
         raise ValueError(f"{SWITCH} must be one of {', '.join(_VALUES)}, got {value!r}.")

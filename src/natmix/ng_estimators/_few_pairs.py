@@ -20,7 +20,6 @@ from natmix._linalg import einsum
 from natmix._records import Batch
 from natmix._types import Count, PyTree, Scalar
 from natmix.gaussians import AbstractGaussians
-from natmix.gaussians._kernels import LOG_2PI
 from natmix.gaussians._pairs import NEGLIGIBLE
 from natmix.mixture import Mixture
 from natmix.ng_estimators._pair_sums import PairSums, finite_top, reward_columns
@@ -161,8 +160,7 @@ def _second_pass(
     features sum up to less than |y|^4 + D.
     """
     gaussians, (N, K) = mixture.components, batch.log_components.shape
-    D, present = gaussians.dim, mixture.log_weights > -jnp.inf
-    offset = gaussians.half_log_det() + 0.5 * D * LOG_2PI
+    D, present, offset = gaussians.dim, mixture.exists, gaussians.log_normaliser()
     limit = NEGLIGIBLE * jnp.finfo(reward.dtype).eps * D
 
     def block(carry: PyTree, first: Count | int, arrays: PyTree) -> PyTree:

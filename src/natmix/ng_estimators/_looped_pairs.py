@@ -14,7 +14,6 @@ from natmix._passes import largest_log_weights, log_sums, weighted_sums
 from natmix._records import Batch
 from natmix._types import Scalar
 from natmix.gaussians import AbstractGaussians, FullGaussians
-from natmix.gaussians._kernels import LOG_2PI
 from natmix.mixture import Mixture
 from natmix.ng_estimators._pair_sums import PairSums, finite_top, reward_columns
 from natmix.ng_estimators._regression import num_features
@@ -56,8 +55,8 @@ class LoopedPairs(PairSums):
             batch.x,
             gaussians.mean,
             gaussians.inverse_tril,
-            gaussians.half_log_det() + 0.5 * gaussians.dim * LOG_2PI,
-            mixture.log_weights > -jnp.inf,
+            gaussians.log_normaliser(),
+            mixture.exists,
             self.reward,
             batch.zero,
             self.size,

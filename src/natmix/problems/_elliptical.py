@@ -14,6 +14,7 @@ from natmix._linalg import einsum
 from natmix._types import PRNGKey
 from natmix.gaussians import FullGaussians
 from natmix.problems._block_size import block_size
+from natmix.problems._by_loops import AbstractForms
 
 _LOOP_ROWS = 1024
 """Points at once for the loops of `natmix.native`: they need little room, but threads share the points."""
@@ -34,8 +35,10 @@ class AbstractEllipticalMixture(eqx.Module):
         """By how much standard normal draws are stretched before L is applied."""
 
     def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
-        form = _squared_by_loops if self.shape.has_loops(x) else _squared
-        squared = form(x, self.shape.mean, self.shape.inverse_tril)
+        return _Forms(self)(x)
+
+    def of_squared(self, squared: Float[Array, "N K"]) -> Float[Array, " N"]:
+        """The log density as a function of |L^-1 (x - m)|^2."""
         return jax.nn.logsumexp(self.log_profile(squared) + self.log_constant, axis=1)
 
     def sample(self, key: PRNGKey, n: int) -> Float[Array, "n D"]:
@@ -64,21 +67,25 @@ def _squared_backward(kept: tuple[Array, Array], slope: Array) -> tuple[Array, N
 _squared.defvjp(_squared_forward, _squared_backward)
 
 
-@jax.custom_vjp
-def _squared_by_loops(x: Array, mean: Array, inverse_tril: Array) -> Float[Array, "N K"]:
-    """The same by the loops of `natmix.native`."""
-    return -2 * native.log_prob(x, mean, inverse_tril, jnp.zeros_like(mean[:, 0]), None, None)
+class _Forms(AbstractForms):
+    """The log density by XLA and by loops."""
 
+    mixture: AbstractEllipticalMixture
 
-def _loops_forward(x: Array, mean: Array, inverse_tril: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-    return _squared_by_loops(x, mean, inverse_tril), (x, mean, inverse_tril)
+    def by_xla(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+        shape = self.mixture.shape
+        return self.mixture.of_squared(_squared(x, shape.mean, shape.inverse_tril))
 
-
-def _loops_backward(kept: tuple[Array, Array, Array], slope: Array) -> tuple[Array, None, None]:
-    return -2 * native.pulled_sums(*kept, slope, None), None, None
-
-
-_squared_by_loops.defvjp(_loops_forward, _loops_backward)
+    def by_loops(
+        self, x: Float[Array, "N D"], gradient: bool
+    ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
+        m, W = self.mixture.shape.mean, self.mixture.shape.inverse_tril
+        squared = -2 * native.log_prob(x, m, W, jnp.zeros_like(m[:, 0]), None, None)
+        if not gradient:
+            return self.mixture.of_squared(squared), None
+        value, pull = jax.vjp(self.mixture.of_squared, squared)
+        (slope,) = pull(jnp.ones_like(value))
+        return value, -2 * native.pulled_sums(x, m, W, slope, None)
 
 
 @eqx.filter_jit

@@ -127,7 +127,7 @@ class Ring(eqx.Module):
         used = count_rows(gaussian, real, H * K).astype(x.dtype)
         reused = jnp.sum(real, dtype=jnp.int32)
         log_mass = self._log_mass(x, self.log_sums[slot], used, reused)
-        log_z = jnp.where(real, log_mass - jnp.log(jnp.maximum(reused, 1).astype(x.dtype)), jnp.inf)
+        log_z = jnp.where(real, log_mass - jnp.log(jnp.maximum(reused, 1).astype(x.dtype)), jnp.nan)
         return OldSamples(
             x=x,
             log_target=self.log_target[slot],

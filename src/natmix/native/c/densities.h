@@ -12,12 +12,17 @@ static void T(tile_of)(const REAL *from, int64_t rows, int64_t cols, REAL *tile)
     for (int64_t n = rows; n < TILE; n++) tile[j * TILE + n] = tile[j * TILE + rows - 1];
 }
 
-static inline void T(centre)(const REAL *tile, const REAL *mean, int64_t D, REAL *d) {
-  for (int64_t j = 0; j < D; j++)
+/* d = x - m in coordinates i to end. */
+static inline void T(centre_some)(const REAL *tile, const REAL *mean, int64_t i, int64_t end, REAL *d) {
+  for (int64_t j = i; j < end; j++)
     for (int v = 0; v < VECTORS; v++) {
       int64_t at = j * TILE + v * LANES;
       T(store)(d + at, T(load)(tile + at) - mean[j]);
     }
+}
+
+static inline void T(centre)(const REAL *tile, const REAL *mean, int64_t D, REAL *d) {
+  T(centre_some)(tile, mean, 0, D, d);
 }
 
 /* a = W[i : i + rows] d: what lies left of the diagonal block, then that block. */
@@ -111,16 +116,19 @@ static int64_t T(rows_of)(const samples_meet_gaussians *p, int64_t tile) {
   return rest < TILE ? rest : TILE;
 }
 
-/* |W d|^2, or 0 as soon as it is larger than `limit` for all samples. */
-static inline int T(squared_within)(const REAL *W, int64_t D, const REAL *d, const T(vec) * limit, T(vec) * sum) {
+/* |W (x - m)|^2, or 0 as soon as it is larger than `limit` for all samples. */
+static inline int T(squared_within)(const REAL *W, int64_t D, const REAL *x, const REAL *mean, const T(vec) * limit,
+                                    REAL *d, T(vec) * sum) {
   int64_t i = 0;
   for (int v = 0; v < VECTORS; v++) sum[v] = (T(vec)){0};
   for (; i + ROWS <= D; i += ROWS) {
+    T(centre_some)(x, mean, i, i + ROWS, d);
     SQUARED_ROWS(ROWS)
     T(ivec) inside = {0};
     for (int v = 0; v < VECTORS; v++) inside |= ~(T(ivec))(sum[v] > limit[v]);
     if (!T(any)(inside)) return 0;
   }
+  T(centre_some)(x, mean, i, D, d);
   SWITCH_REST(D - i, SQUARED_ROWS)
   return 1;
 }
@@ -144,8 +152,8 @@ static inline int T(densities_above)(const samples_meet_gaussians *p, int64_t k,
   REAL offset = ((const REAL *)p->offset)[k];
   T(vec) sum[VECTORS], limit[VECTORS];
   for (int v = 0; v < VECTORS; v++) limit[v] = (REAL)-2 * (floor[v] + offset);
-  T(centre)(x, (const REAL *)p->mean + k * p->D, p->D, d);
-  if (!T(squared_within)((const REAL *)p->W + k * p->D * p->D, p->D, d, limit, sum)) {
+  const REAL *W = (const REAL *)p->W + k * p->D * p->D, *mean = (const REAL *)p->mean + k * p->D;
+  if (!T(squared_within)(W, p->D, x, mean, limit, d, sum)) {
     T(nowhere)(l);
     return 0;
   }
@@ -181,7 +189,8 @@ static int64_t T(nearest)(const samples_meet_gaussians *p, int64_t tile) {
 
 /* Densities of one tile, -inf for components that do not matter to any of its samples: those by more than
    `margin` below the background, where it is known, and below another component's share of all. What is left out
-   changes no digit of a component's sums if some sample does matter to it; seen[k] says so. */
+   changes no digit of a component's sums if some sample does matter to it; seen[k] says so. The background is inf
+   where it is not known, and NaN for samples without a weight. */
 static void T(relevant)(const void *data, int64_t tile) {
   const samples_meet_gaussians *p = data;
   const REAL *share = p->log_weights, *background = p->background;
@@ -216,7 +225,7 @@ static void T(relevant)(const void *data, int64_t tile) {
     if (__atomic_load_n(p->seen + k, __ATOMIC_RELAXED)) continue;
     T(ivec) matters = {0};
     for (int v = 0; v < VECTORS; v++) {
-      T(vec) level = T(choose)((T(ivec))(known[v] < top[v]), known[v], top[v]);
+      T(vec) level = T(choose)((T(ivec))(known[v] == (REAL)INFINITY), top[v], known[v]);
       matters |= (T(ivec))(T(load)(l + k * TILE + v * LANES) > level - close);
     }
     if (T(any)(matters)) __atomic_store_n(p->seen + k, 1, __ATOMIC_RELAXED);
@@ -263,7 +272,24 @@ static void T(add_weights)(REAL *l, const REAL *log_weights, int64_t K) {
     }
 }
 
-/* Components that change no digit are left out. */
+/* The present component whose mean is nearest to sample n of a tile, -1 without one. */
+static int64_t T(nearest_mean)(const samples_meet_gaussians *p, const REAL *x, int64_t n) {
+  const REAL *mean = p->mean;
+  REAL least = (REAL)INFINITY;
+  int64_t found = -1;
+  for (int64_t k = 0; k < p->K; k++) {
+    if (!p->present[k]) continue;
+    REAL sum = 0;
+    for (int64_t j = 0; j < p->D; j++) {
+      REAL off = x[j * TILE + n] - mean[k * p->D + j];
+      sum += off * off;
+    }
+    if (sum < least) least = sum, found = k;
+  }
+  return found;
+}
+
+/* Components that change no digit are left out. Those likely to be near come first: then it is soon known. */
 static void T(mixture_log_prob)(const void *data, int64_t tile) {
   const samples_meet_gaussians *p = data;
   const REAL *log_weights = p->log_weights;
@@ -272,9 +298,17 @@ static void T(mixture_log_prob)(const void *data, int64_t tile) {
   T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
   T(vec) top[VECTORS], sum[VECTORS], floor[VECTORS];
   for (int v = 0; v < VECTORS; v++) top[v] = T(all)((REAL)-INFINITY);
-  int64_t kept = 0;
-  for (int64_t k = 0; k < K; k++) {
-    if (!p->present[k]) continue;
+  int64_t kept = 0, first[VECTORS];
+  for (int v = 0; v < VECTORS; v++) {
+    first[v] = T(nearest_mean)(p, x, v * LANES + LANES / 2);
+    for (int u = 0; u < v; u++)
+      if (first[u] == first[v]) first[v] = -1;
+  }
+  for (int64_t turn = -VECTORS; turn < K; turn++) {
+    int64_t k = turn < 0 ? first[turn + VECTORS] : turn;
+    int done = k < 0 || !p->present[k];
+    for (int v = 0; turn >= 0 && v < VECTORS; v++) done |= first[v] == k;
+    if (done) continue;
     REAL *at = l + kept * TILE;
     for (int v = 0; v < VECTORS; v++) floor[v] = top[v] + (LOG_NEGLIGIBLE - log_weights[k]);
     if (!T(densities_above)(p, k, floor, x, d, at)) continue;

@@ -229,9 +229,14 @@ void *natmix_moments(xla_frame *f) {
   p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
   p.columns = arg(f, 5)->data, p.C = arg(f, 5)->dims[1];
   p.x = arg(f, 6)->data, p.mean = arg(f, 7)->data, p.v = arg(f, 8)->data, p.D = arg(f, 6)->dims[1];
+  enum { TASKS = 32, ROOM = 1 << 26 }; /* at most; bytes for the sums of several chunks */
+  if (!p.K) return NULL;
   int64_t width = (p.D + 15) / 16 * 16, blocks = (p.K + COMPONENT_BLOCK - 1) / COMPONENT_BLOCK;
-  size_t bytes = (size_t)p.chunks * p.K * ((p.D + 1) * width + p.C) * number_size(arg(f, 0));
-  p.partial = malloc(bytes);
+  size_t each = (size_t)p.K * ((p.D + 1) * width + p.C) * number_size(arg(f, 0));
+  int64_t chunks = blocks < TASKS ? TASKS / blocks : 1;
+  if (chunks * each > ROOM) chunks = each < ROOM ? (int64_t)(ROOM / each) : 1;
+  if (chunks < p.chunks) p.chunks = chunks;
+  p.partial = malloc(p.chunks * each);
   if (!p.partial) return problem(f, "There is not enough memory for the sums of the components' gradients.");
   parallel(f, p.chunks * blocks, k->moments, &p);
   parallel(f, p.K, k->gather_moments, &p);
@@ -252,6 +257,7 @@ void *natmix_regressions(xla_frame *f) {
   const kernels *k = of_type(arg(f, 0));
   s->log_background = arg(f, 2)->data, s->valid = arg(f, 3)->data, s->top = arg(f, 4)->data;
   s->x = arg(f, 5)->data, s->mean = arg(f, 6)->data, s->D = arg(f, 5)->dims[1];
+  if (!s->K) return NULL;
   int64_t each = (p.F + 5) * (p.F + 17), chunks = s->K < TASKS ? TASKS / s->K : 1; /* no less than is needed */
   if (chunks < s->chunks) s->chunks = chunks;
   p.block = s->K * s->chunks / TASKS;

@@ -2,6 +2,7 @@
 #include "kernels.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #if defined(__AVX2__)
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 /* Everything for one type, whose constants the including file has defined; they are forgotten afterwards.
 
    NEGLIGIBLE_SHARE is the share of a sum that changes no digit of it, 1e-5 roundings, and LOG_NEGLIGIBLE is its
-   logarithm. */
+   logarithm. It is a share of the weights: what they multiply is taken to differ by less than that. */
 #define LANES (VECTOR_BYTES / REAL_BYTES)
 #include "vectors.h"
 

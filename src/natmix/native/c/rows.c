@@ -3,8 +3,9 @@
 
 #include "frame.h"
 
+/* 0 for types that nobody keeps. */
 static size_t size_of(const xla_buffer *b) {
-  return b->dtype == XLA_F64 ? 8 : b->dtype == XLA_PRED ? 1 : 4;
+  return b->dtype == XLA_F64 ? 8 : b->dtype == XLA_F32 || b->dtype == XLA_S32 ? 4 : b->dtype == XLA_PRED;
 }
 
 /* mask [N] -> [N]: the rows where it holds, in their order, and then the last row. */
@@ -42,6 +43,7 @@ void *natmix_put(xla_frame *f) {
   char *to = ret(f, 0)->data;
   int64_t S = store->dims[0], N = rows->dims[0], slot = *(const int32_t *)arg(f, 3)->data;
   size_t each = size_of(store);
+  if (!each) return problem(f, "Rows of this type cannot be written by loops.");
   for (int64_t i = 1; i < store->rank; i++) each *= store->dims[i];
   if (to != store->data) memcpy(to, store->data, S * each);
   for (int64_t n = 0; n < N; n++) {

@@ -141,9 +141,10 @@ static inline T(vec) T(vexp)(T(vec) x) {
   return T(choose)((T(ivec))(x != x), x, result);
 }
 
-/* exp of numbers of which those below LOG_NEGLIGIBLE do not matter: zero where none does. */
+/* exp of numbers, zero for those that do not matter: up to LOG_NEGLIGIBLE. */
 static inline T(vec) T(share)(T(vec) x) {
-  return T(any)(~(T(ivec))(x <= LOG_NEGLIGIBLE)) ? T(vexp)(x) : (T(vec)){0};
+  T(ivec) nothing = (T(ivec))(x <= LOG_NEGLIGIBLE);
+  return T(any)(~nothing) ? T(choose)(nothing, (T(vec)){0}, T(vexp)(x)) : (T(vec)){0};
 }
 
 /* log of positive normal numbers; in single precision that of the mantissa, between sqrt(1/2) and sqrt(2), by a
@@ -174,8 +175,13 @@ static inline REAL T(sum)(T(vec) v) {
   return s;
 }
 
-/* Room for so many numbers. */
+/* Room for so many numbers. A thread has no way to tell XLA that there is none. */
 static REAL *T(room)(int64_t numbers) {
   size_t bytes = ((size_t)numbers * sizeof(REAL) + 63) / 64 * 64;
-  return aligned_alloc(64, bytes ? bytes : 64);
+  REAL *found = aligned_alloc(64, bytes ? bytes : 64);
+  if (!found) {
+    fputs("natmix: there is not enough memory left.\n", stderr);
+    abort();
+  }
+  return found;
 }
