@@ -128,6 +128,22 @@ def test_mixture_log_densities(case: Case) -> None:
     case.close(got, logsumexp(case.log_c + case.log_weights, axis=1), 30 * len(case.m[0]))
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_mixture_log_densities_of_many_samples_in_any_order(dtype: type) -> None:
+    """So many that they are put in order; some components are absent, one sample is not a number."""
+    c = Case(20, 4, 5000, dtype)
+    mixed = np.random.default_rng(0).permutation(5000)
+    c.x, c.log_c = c.x[mixed], c.log_c[mixed]
+    c.x[77] = np.nan
+    c.log_weights[[0, 7, 19]] = -np.inf
+    got = np.asarray(c("mixture_log_prob", "x", "m", "W", "offset", "log_weights", count=jnp.asarray(4990)))
+    assert np.isnan(got[77])
+    want = logsumexp(c.log_c + c.log_weights, axis=1)
+    real = (np.arange(5000) < 4990) & (np.arange(5000) != 77)
+    c.close(got[real], want[real], 200)
+    assert not np.any(got[4990:])
+
+
 def test_a_mixture_without_components_has_no_density() -> None:
     c = Case(3, 2, 70)
     c.log_weights[:] = -np.inf
@@ -311,6 +327,7 @@ def check() -> None:
         apart = test_relevance.Spread(12, 20, 90, 3.0, dtype)
         test_relevance.test_what_is_kept_is_exact_and_what_is_not_is_far_below(apart)
         test_relevance.test_new_samples_meet_generations(dtype)
+        test_mixture_log_densities_of_many_samples_in_any_order(dtype)
     check_regressions()
     test_draws_are_those_of_jax()
     test_normal_numbers_far_out_too()

@@ -116,6 +116,12 @@ static int64_t T(rows_of)(const samples_meet_gaussians *p, int64_t tile) {
   return rest < TILE ? rest : TILE;
 }
 
+static inline int T(all_above)(const T(vec) * sum, const T(vec) * limit) {
+  T(ivec) inside = {0};
+  for (int v = 0; v < VECTORS; v++) inside |= ~(T(ivec))(sum[v] > limit[v]);
+  return !T(any)(inside);
+}
+
 /* |W (x - m)|^2, or 0 as soon as it is larger than `limit` for all samples. */
 static inline int T(squared_within)(const REAL *W, int64_t D, const REAL *x, const REAL *mean, const T(vec) * limit,
                                     REAL *d, T(vec) * sum) {
@@ -124,9 +130,7 @@ static inline int T(squared_within)(const REAL *W, int64_t D, const REAL *x, con
   for (; i + ROWS <= D; i += ROWS) {
     T(centre_some)(x, mean, i, i + ROWS, d);
     SQUARED_ROWS(ROWS)
-    T(ivec) inside = {0};
-    for (int v = 0; v < VECTORS; v++) inside |= ~(T(ivec))(sum[v] > limit[v]);
-    if (!T(any)(inside)) return 0;
+    if (T(all_above)(sum, limit)) return 0;
   }
   T(centre_some)(x, mean, i, D, d);
   SWITCH_REST(D - i, SQUARED_ROWS)
@@ -272,43 +276,59 @@ static void T(add_weights)(REAL *l, const REAL *log_weights, int64_t K) {
     }
 }
 
-/* The present component whose mean is nearest to sample n of a tile, -1 without one. */
-static int64_t T(nearest_mean)(const samples_meet_gaussians *p, const REAL *x, int64_t n) {
+/* Of the samples of a tile the present component whose mean is nearest, -1 without one: near[n]. */
+static void T(nearest_means)(const void *data, int64_t tile) {
+  const samples_meet_gaussians *p = data;
   const REAL *mean = p->mean;
-  REAL least = (REAL)INFINITY;
-  int64_t found = -1;
+  int64_t D = p->D, rows = T(rows_of)(p, tile);
+  REAL *x = T(room)(D * TILE);
+  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  T(vec) least[VECTORS];
+  T(ivec) found[VECTORS];
+  for (int v = 0; v < VECTORS; v++) least[v] = T(all)((REAL)INFINITY), found[v] = (T(ivec)){0} - 1;
   for (int64_t k = 0; k < p->K; k++) {
     if (!p->present[k]) continue;
-    REAL sum = 0;
-    for (int64_t j = 0; j < p->D; j++) {
-      REAL off = x[j * TILE + n] - mean[k * p->D + j];
-      sum += off * off;
+    T(vec) sum[VECTORS] = {{0}};
+    for (int64_t j = 0; j < D; j++)
+      for (int v = 0; v < VECTORS; v++) {
+        T(vec) off = T(load)(x + j * TILE + v * LANES) - mean[k * D + j];
+        sum[v] += off * off;
+      }
+    for (int v = 0; v < VECTORS; v++) {
+      T(ivec) closer = (T(ivec))(sum[v] < least[v]);
+      least[v] = T(choose)(closer, sum[v], least[v]);
+      found[v] = (closer & ((T(ivec)){0} + (INTEGER)k)) | (~closer & found[v]);
     }
-    if (sum < least) least = sum, found = k;
   }
-  return found;
+  for (int64_t n = 0; n < rows; n++) p->nearest[tile * TILE + n] = (int32_t)found[n / LANES][n % LANES];
+  free(x);
 }
 
-/* Components that change no digit are left out. Those likely to be near come first: then it is soon known. */
+/* The samples of a tile, in the order given if there is one: x[j * TILE + n]. */
+static void T(ordered_tile)(const samples_meet_gaussians *p, int64_t tile, int64_t rows, REAL *x) {
+  if (!p->order) {
+    T(tile_of)((const REAL *)p->x + tile * TILE * p->D, rows, p->D, x);
+    return;
+  }
+  for (int64_t n = 0; n < TILE; n++) {
+    const REAL *from = (const REAL *)p->x + p->order[tile * TILE + (n < rows ? n : rows - 1)] * p->D;
+    for (int64_t j = 0; j < p->D; j++) x[j * TILE + n] = from[j];
+  }
+}
+
+/* Components that change no digit are left out. One that is near, if it is known, comes first. */
 static void T(mixture_log_prob)(const void *data, int64_t tile) {
   const samples_meet_gaussians *p = data;
   const REAL *log_weights = p->log_weights;
-  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
+  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile), kept = 0;
   REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
-  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  T(ordered_tile)(p, tile, rows, x);
   T(vec) top[VECTORS], sum[VECTORS], floor[VECTORS];
   for (int v = 0; v < VECTORS; v++) top[v] = T(all)((REAL)-INFINITY);
-  int64_t kept = 0, first[VECTORS];
-  for (int v = 0; v < VECTORS; v++) {
-    first[v] = T(nearest_mean)(p, x, v * LANES + LANES / 2);
-    for (int u = 0; u < v; u++)
-      if (first[u] == first[v]) first[v] = -1;
-  }
-  for (int64_t turn = -VECTORS; turn < K; turn++) {
-    int64_t k = turn < 0 ? first[turn + VECTORS] : turn;
-    int done = k < 0 || !p->present[k];
-    for (int v = 0; turn >= 0 && v < VECTORS; v++) done |= first[v] == k;
-    if (done) continue;
+  int64_t first = p->order ? p->nearest[p->order[tile * TILE + rows / 2]] : -1;
+  for (int64_t turn = first < 0 ? 0 : -1; turn < K; turn++) {
+    int64_t k = turn < 0 ? first : turn;
+    if (turn == first || !p->present[k]) continue;
     REAL *at = l + kept * TILE;
     for (int v = 0; v < VECTORS; v++) floor[v] = top[v] + (LOG_NEGLIGIBLE - log_weights[k]);
     if (!T(densities_above)(p, k, floor, x, d, at)) continue;
@@ -320,8 +340,10 @@ static void T(mixture_log_prob)(const void *data, int64_t tile) {
     kept++;
   }
   T(largest_and_sum)(l, kept, top, sum);
-  REAL *out = (REAL *)p->out + tile * TILE;
-  for (int64_t n = 0; n < rows; n++) out[n] = top[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
+  for (int64_t n = 0; n < rows; n++) {
+    int64_t place = tile * TILE + n;
+    ((REAL *)p->out)[p->order ? p->order[place] : place] = top[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
+  }
   free(x);
 }
 

@@ -125,13 +125,35 @@ void *natmix_relevant(xla_frame *f) {
   return NULL;
 }
 
-/* x, mean, W, count, offset, present, log_weights -> [N] */
+/* The samples sorted by nearest component, those without one first; `starts` is for K + 1 numbers. */
+static void sort_by_nearest(const samples_meet_gaussians *p, int32_t *starts, int32_t *order) {
+  memset(starts, 0, (p->K + 1) * sizeof *starts);
+  for (int64_t n = 0; n < p->count; n++)
+    if (p->nearest[n] < p->K - 1) starts[p->nearest[n] + 2]++;
+  for (int64_t k = 0; k < p->K; k++) starts[k + 1] += starts[k];
+  for (int64_t n = 0; n < p->count; n++) order[starts[p->nearest[n] + 1]++] = (int32_t)n;
+}
+
+/* x, mean, W, count, offset, present, log_weights -> [N]
+
+   Many samples are put in order first, so that those of a tile are near to the same few components. */
 void *natmix_mixture_log_prob(xla_frame *f) {
+  enum { MANY_SAMPLES = 4096, MANY_COMPONENTS = 16 };
   if (asks_for_version(f)) return NULL;
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data, p.log_weights = arg(f, 6)->data;
+  int32_t *room = NULL;
+  if (p.count >= MANY_SAMPLES && p.count < INT32_MAX && p.K >= MANY_COMPONENTS)
+    room = malloc((2 * p.count + p.K + 1) * sizeof *room);
+  if (room) {
+    p.nearest = room;
+    share_tiles(f, &p, k, k->nearest_means);
+    sort_by_nearest(&p, room + 2 * p.count, room + p.count);
+    p.order = room + p.count;
+  }
   share_tiles(f, &p, k, k->mixture_log_prob);
+  free(room);
   return NULL;
 }
 

@@ -17,6 +17,8 @@ typedef struct {
   const void *log_components; /* [N, K]; or what the terms of a sum are multiplied with */
   const int32_t *near;        /* [N]: a component that is probably near */
   const void *background;     /* [N] */
+  int32_t *nearest;           /* [N]: the component whose mean is nearest */
+  const int32_t *order;       /* [N]: in which order to take the samples, if not one after the other */
   double margin;              /* how far below others a log density is nothing */
   uint8_t *seen;              /* [K]: components that matter to some sample */
   int64_t H;                  /* generations of K / H Gaussians each */
@@ -78,7 +80,7 @@ typedef void task(const void *data, int64_t i);
 
 typedef struct {
   int64_t tile; /* samples that are whitened together */
-  task *log_prob, *relevant, *unseen, *mixture_log_prob, *meet, *score, *pulled;
+  task *log_prob, *relevant, *unseen, *nearest_means, *mixture_log_prob, *meet, *score, *pulled;
   task *moments, *gather_moments, *largest, *sums;
   task *log_sums, *sample_sums;
   task *regressions, *solve_regressions;
