@@ -1,5 +1,7 @@
 """The calls, with their shapes. Rows of samples beyond ``count`` are zero in what they return."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
