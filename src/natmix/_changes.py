@@ -35,6 +35,8 @@ def updated(
 ) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
     """The components after their update, and which of them were changed."""
     present = mixture.log_weights > -jnp.inf
+    if updater.has_loops(mixture.components):
+        return updater.update(mixture.components, natural_gradient, stepsizes, updates, T, present)
     at_once = rows_at_once(8 * mixture.dim**2, on_cpu=max(1, _UPDATED_ENTRIES // mixture.dim**2))
     rows = (mixture.components, natural_gradient, stepsizes, updates)
     components, success = map_components(Partial(_update, updater, T), rows, present, at_once)

@@ -1,15 +1,17 @@
 """The contract of a component updater."""
 
 import abc
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from natmix import native
 from natmix._hyper import Option
 from natmix._records import NaturalGradient
 from natmix._types import Scalar
-from natmix.gaussians import AbstractGaussians
+from natmix.gaussians import AbstractGaussians, FullGaussians
 
 MAX_ROUNDING = 0.03
 """How far rounding may move a component's samples, in its own standard deviations.
@@ -26,8 +28,20 @@ class Proposal(NamedTuple):
     ok: Bool[Array, " K"]
 
 
+Updated: TypeAlias = tuple[AbstractGaussians, Bool[Array, " K"]]
+"""New Gaussians and which updates succeeded; a failed one leaves its component alone."""
+
+Loops: TypeAlias = Callable[
+    [FullGaussians, NaturalGradient, Float[Array, " K"], Scalar, Bool[Array, " K"]], Updated
+]
+
+
 class AbstractComponentUpdater(Option):
     """Turns natural gradients and stepsizes into new Gaussians."""
+
+    loops: ClassVar[Loops | None] = None
+    """The update of full covariances by the loops of `natmix.native`, if there is one: from the natural
+    gradient, stepsizes, temperature, and which components to change."""
 
     @abc.abstractmethod
     def propose(
@@ -47,12 +61,21 @@ class AbstractComponentUpdater(Option):
         stepsize: Float[Array, " K"],
         updates: Int[Array, " K"],
         temperature: Scalar,
-    ) -> tuple[AbstractGaussians, Bool[Array, " K"]]:
+        present: Bool[Array, " K"] | None = None,
+    ) -> Updated:
         """New Gaussians and which updates succeeded; a failed one leaves its component alone.
 
-        An update fails too when the new Gaussian would be too narrow for its float type.
+        An update fails too when the new Gaussian would be too narrow for its float type, or where a component
+        is not ``present``.
         """
+        usable = natural_gradient.ok if present is None else natural_gradient.ok & present
+        if self.loops is not None and isinstance(gaussians, FullGaussians) and self.has_loops(gaussians):
+            return self.loops(gaussians, natural_gradient, stepsize, temperature, usable)
         new, ok = self.propose(gaussians, natural_gradient, stepsize, updates, temperature)
         exact = new.rounding() <= jnp.maximum(MAX_ROUNDING, gaussians.rounding())
-        ok = ok & natural_gradient.ok & new.finite() & exact
+        ok = ok & usable & new.finite() & exact
         return new.where(ok, gaussians), ok
+
+    def has_loops(self, gaussians: AbstractGaussians) -> bool:
+        """Whether `update` takes all components at once, at no cost for absent ones."""
+        return self.loops is not None and isinstance(gaussians, FullGaussians) and native.used()

@@ -18,7 +18,6 @@ from natmix.native._calls import (
     logistic_minibatch,
     meet,
     mixture_log_prob,
-    moments,
     network,
     pulled_sums,
     put_chosen,
@@ -26,6 +25,8 @@ from natmix.native._calls import (
     relevant_log_prob,
     sample_sums,
     score,
+    stein,
+    trust_region,
     weighted_sums,
 )
 from natmix.native._library import available, used
@@ -42,7 +43,6 @@ __all__ = [
     "logistic_minibatch",
     "meet",
     "mixture_log_prob",
-    "moments",
     "network",
     "pulled_sums",
     "put_chosen",
@@ -50,6 +50,8 @@ __all__ = [
     "relevant_log_prob",
     "sample_sums",
     "score",
+    "stein",
+    "trust_region",
     "used",
     "weighted_sums",
 ]

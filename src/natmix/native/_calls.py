@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
 
-from natmix._types import Count
+from natmix._types import Count, Scalar
 from natmix.native._library import available
 
 _CHUNKS = 16
@@ -162,7 +162,7 @@ def sample_sums(
     return _call("sample_sums", shape, log_components, rows, log_background, valid, top, factors)
 
 
-def moments(
+def stein(
     log_components: Float[Array, "N K"],
     log_background: Float[Array, " N"],
     valid: Bool[Array, " N"],
@@ -171,14 +171,42 @@ def moments(
     x: Float[Array, "N D"],
     mean: Float[Array, "K D"],
     v: Float[Array, "N D"],
+    L: Float[Array, "K D D"],
+    W: Float[Array, "K D D"],
     count: Count | None,
 ) -> tuple[Float[Array, "K D D"], Float[Array, "K D"], Float[Array, "K C"]]:
-    """sum_n w (x - m) v^T, sum_n w v and sum_n w columns_n."""
+    """The symmetric part of W sum_n w (x - m) v^T L, then L^T sum_n w v and sum_n w columns_n."""
     (K, D), C = mean.shape, columns.shape[1]
     rows = _count(count, log_components)
-    shape = (K, (D + 1) * D + C)
-    out = _call("moments", shape, log_components, rows, log_background, valid, top, columns, x, mean, v)
-    return out[:, : D * D].reshape(K, D, D), out[:, D * D : D * D + D], out[:, D * D + D :]
+    arrays = (log_components, rows, log_background, valid, top, columns, x, mean, v, L, W)
+    same, dtype = _of_one_type(arrays)
+    out = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in ((K, D, D), (K, D), (K, C)))
+    hessian, gradient, sums = _function("moments", out)(*same)
+    return hessian, gradient, sums
+
+
+def trust_region(
+    A: Float[Array, "K D D"],
+    a: Float[Array, "K D"],
+    bound: Float[Array, " K"],
+    usable: Bool[Array, " K"],
+    temperature: Scalar,
+    most_rounding: float,
+    mean: Float[Array, "K D"],
+    L: Float[Array, "K D D"],
+    W: Float[Array, "K D D"],
+) -> tuple[Float[Array, "K D"], Float[Array, "K D D"], Float[Array, "K D D"], Bool[Array, " K"]]:
+    """The longest steps with KL(new || old) <= bound: new means, L and W, and which of them succeeded.
+
+    A is symmetric. Where a step fails, is not ``usable``, or would make its Gaussian too narrow for the float
+    type, the Gaussian stays.
+    """
+    limits = (bound, usable, jnp.asarray(temperature), jnp.asarray(most_rounding, mean.dtype))
+    same, dtype = _of_one_type((A, a, *limits, mean, L, W))
+    shapes = (mean.shape, L.shape, W.shape)
+    out = (*(jax.ShapeDtypeStruct(s, dtype) for s in shapes), jax.ShapeDtypeStruct(usable.shape, bool))
+    mean, L, W, ok = _function("trust_region", out)(*same)
+    return mean, L, W, ok
 
 
 def regressions(

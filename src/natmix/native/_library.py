@@ -24,6 +24,7 @@ FUNCTIONS = (
     "sums",
     "moments",
     "regressions",
+    "trust_region",
     "draws",
     "front",
     "count",

@@ -64,7 +64,7 @@ def stein_sums(
         factor, log_scale = jnp.ones_like(top), top - jnp.log(jnp.maximum(batch.count, 1).astype(top.dtype))
     return SteinSums(
         gaussians.scaled(curvature, factor),
-        gaussians.pull(gradient) * factor[:, None],
+        gradient * factor[:, None],
         inside * factor,
         total * factor,
         log_scale,
@@ -75,13 +75,13 @@ def stein_sums(
 def _moments(
     gaussians: AbstractGaussians, batch: Batch, top: Float[Array, " K"], grad_ratio: Float[Array, "N D"]
 ) -> tuple[Curvature, Float[Array, "K D"], Float[Array, "K 2"]]:
-    """The Hessian, sum_n w grad R, and the weight of all samples and of those with positive density."""
+    """The Hessian, L^T sum_n w grad R, and the weight of samples with positive density and of all."""
     positive = jnp.stack([~batch.zero, jnp.ones_like(batch.zero)], axis=1).astype(batch.x.dtype)
     arrays = (batch.log_components, batch.log_background, batch.valid)
     if _has_loops(gaussians, batch):
+        L, W = gaussians.scale_tril, gaussians.inverse_tril
         samples = (batch.x, gaussians.mean, grad_ratio)
-        moment, gradient, weight = native.moments(*arrays, top, positive, *samples, batch.count)
-        return gaussians.cross_curvature(moment), gradient, weight
+        return native.stein(*arrays, top, positive, *samples, L, W, batch.count)
     kernel = gaussians.kernel()
     moment, gradient, weight = sum_blocks(
         Partial(_sums, kernel, top),
@@ -89,7 +89,7 @@ def _moments(
         kernel.rows_per_block(),
         batch.count,
     )
-    return kernel.curvature(moment), gradient, weight
+    return kernel.curvature(moment), gaussians.pull(gradient), weight
 
 
 def _has_loops(gaussians: AbstractGaussians, batch: Batch) -> TypeGuard[FullGaussians]:

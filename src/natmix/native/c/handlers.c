@@ -243,7 +243,7 @@ void *natmix_sums(xla_frame *f) {
   return NULL;
 }
 
-/* log_components, count, log_background, valid, top, columns, x, mean, v -> [K, (D + 1) D + C] */
+/* log_components, count, log_background, valid, top, columns, x, mean, v, L, W -> [K, D, D], [K, D], [K, C] */
 void *natmix_moments(xla_frame *f) {
   if (asks_for_version(f)) return NULL;
   weighted_samples p = weighting(f);
@@ -251,14 +251,16 @@ void *natmix_moments(xla_frame *f) {
   p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
   p.columns = arg(f, 5)->data, p.C = arg(f, 5)->dims[1];
   p.x = arg(f, 6)->data, p.mean = arg(f, 7)->data, p.v = arg(f, 8)->data, p.D = arg(f, 6)->dims[1];
-  enum { TASKS = 32, ROOM = 1 << 26 }; /* at most; bytes for the sums of several chunks */
+  p.L = arg(f, 9)->data, p.W = arg(f, 10)->data, p.pulled = ret(f, 1)->data, p.sums = ret(f, 2)->data;
+  enum { TASKS = 32, ROOM = 1 << 26, LARGE = 1 << 15 }; /* at most; bytes for all sums, and of one component's */
   if (!p.K) return NULL;
-  int64_t width = (p.D + 15) / 16 * 16, blocks = (p.K + COMPONENT_BLOCK - 1) / COMPONENT_BLOCK;
-  size_t each = (size_t)p.K * ((p.D + 1) * width + p.C) * number_size(arg(f, 0));
-  int64_t chunks = blocks < TASKS ? TASKS / blocks : 1;
-  if (chunks * each > ROOM) chunks = each < ROOM ? (int64_t)(ROOM / each) : 1;
+  int64_t width = (p.D + 15) / 16 * 16;
+  size_t one = ((p.D + 1) * width + p.C) * number_size(arg(f, 0)), all = p.K * one;
+  p.each = one > LARGE ? 1 : COMPONENT_BLOCK;
+  int64_t blocks = (p.K + p.each - 1) / p.each, chunks = blocks < TASKS ? TASKS / blocks : 1;
+  if (chunks * all > ROOM) chunks = all < ROOM ? (int64_t)(ROOM / all) : 1;
   if (chunks < p.chunks) p.chunks = chunks;
-  p.partial = malloc(p.chunks * each);
+  p.partial = malloc(p.chunks * all);
   if (!p.partial) return problem(f, "There is not enough memory for the sums of the components' gradients.");
   parallel(f, p.chunks * blocks, k->moments, &p);
   parallel(f, p.K, k->gather_moments, &p);
@@ -292,6 +294,19 @@ void *natmix_regressions(xla_frame *f) {
   parallel(f, s->chunks * ((s->K + p.block - 1) / p.block), k->regressions, &p);
   if (s->chunks > 1) parallel(f, s->K, k->solve_regressions, &p);
   free(s->partial);
+  return NULL;
+}
+
+/* A, a, bound, usable, temperature, most rounding, mean, L, W -> mean, L, W, ok */
+void *natmix_trust_region(xla_frame *f) {
+  if (asks_for_version(f)) return NULL;
+  xla_buffer *a = arg(f, 1);
+  trust_regions p = {.K = a->dims[0], .D = a->dims[1], .A = arg(f, 0)->data, .a = a->data, .bound = arg(f, 2)->data,
+                     .usable = arg(f, 3)->data, .temperature = arg(f, 4)->data, .most_rounding = arg(f, 5)->data,
+                     .mean = arg(f, 6)->data, .L = arg(f, 7)->data, .W = arg(f, 8)->data,
+                     .new_mean = ret(f, 0)->data, .new_L = ret(f, 1)->data, .new_W = ret(f, 2)->data,
+                     .ok = ret(f, 3)->data};
+  parallel(f, p.K, of_type(a)->trust_region, &p);
   return NULL;
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif

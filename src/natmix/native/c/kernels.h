@@ -30,14 +30,16 @@ typedef struct {
 /* Weights w = exp(log_components - log_background - top) [N, K]. */
 typedef struct {
   int64_t N, K, C, D, count, chunks;
+  int64_t each; /* components of one task, a divisor of COMPONENT_BLOCK */
   const void *log_components; /* [N, K] */
   const void *log_background; /* [N] */
   const uint8_t *valid;       /* [N] */
   const void *top;            /* [K] */
   const void *x, *mean, *v;   /* [N, D], [K, D], [N, D] */
+  const void *L, *W;          /* [K, D, D] */
   const void *columns;        /* [N, C], or what each is multiplied with: [K] */
   void *partial;              /* sums of each chunk */
-  void *out;
+  void *out, *pulled, *sums;  /* the last two of Stein's sums: [K, D], [K, C] */
 } weighted_samples;
 
 /* Regressions of rewards on F features of D coordinates; `out` is [K, F]. */
@@ -50,6 +52,17 @@ typedef struct {
   const void *size, *total;                   /* [K]: what weights are divided by, and what they then sum up to */
   const void *centre, *extra, *ridge;         /* [K]: taken from rewards; taken from those of zeros beside */
 } regressions;
+
+/* Steps of K Gaussians with factors L and W = L^-1 along whitened curvatures A and gradients a. */
+typedef struct {
+  int64_t K, D;
+  const void *A, *a, *bound; /* [K, D, D], [K, D], [K]: of the KL divergence */
+  const uint8_t *usable;     /* [K]: the others stay */
+  const void *temperature, *most_rounding;
+  const void *mean, *L, *W;
+  void *new_mean, *new_L, *new_W;
+  uint8_t *ok; /* [K] */
+} trust_regions;
 
 /* Some samples of each of K Gaussians, one Gaussian after the other; the first of number k is starts[k]. */
 typedef struct {
@@ -83,7 +96,7 @@ typedef struct {
   task *log_prob, *relevant, *unseen, *nearest_means, *mixture_log_prob, *meet, *score, *pulled;
   task *moments, *gather_moments, *largest, *sums;
   task *log_sums, *sample_sums;
-  task *regressions, *solve_regressions;
+  task *regressions, *solve_regressions, *trust_region;
   task *logistic, *logistic_minibatch, *network;
 } kernels;
 

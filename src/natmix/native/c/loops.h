@@ -8,9 +8,11 @@
 #include "densities.h"
 #include "weights.h"
 #include "outer.h"
+#include "triangles.h"
 #include "moments.h"
 #include "ridge.h"
 #include "regressions.h"
+#include "trust_region.h"
 #include "logistic.h"
 #include "network.h"
 #if REAL_BYTES == 4
@@ -21,7 +23,7 @@
   {                                                                                                      \
     TILE, T(log_prob), T(relevant), T(unseen), T(nearest_means), T(mixture_log_prob), T(meet), T(score),     \
         T(pulled), T(moments), T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums), T(regressions),             \
-        T(solve_regressions), T(logistic), T(logistic_minibatch), T(network)                             \
+        T(solve_regressions), T(trust_region), T(logistic), T(logistic_minibatch), T(network)                             \
   }
 static const kernels T(table) = TABLE;
 

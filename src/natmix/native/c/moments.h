@@ -6,13 +6,13 @@
 #define SUB 256
 /* Samples that are gathered at once. */
 
-/* Task i: one chunk of the samples and COMPONENT_BLOCK components. partial[chunk][k] has D + 1 rows, filled up to whole
+/* Task i: one chunk of the samples and `each` components. partial[chunk][k] has D + 1 rows, filled up to whole
    vectors: the first D are of (x - m) v^T, the last of v; then come the sums of the columns. */
 static void T(moments)(const void *data, int64_t task) {
   const weighted_samples *p = data;
-  int64_t K = p->K, D = p->D, C = p->C, blocks = (K + COMPONENT_BLOCK - 1) / COMPONENT_BLOCK;
+  int64_t K = p->K, D = p->D, C = p->C, blocks = (K + p->each - 1) / p->each;
   int64_t width = (D + LANES - 1) / LANES * LANES, height = D + 1, each = height * width + C;
-  int64_t k0 = task % blocks * COMPONENT_BLOCK, kb = K - k0 < COMPONENT_BLOCK ? K - k0 : COMPONENT_BLOCK, from, to;
+  int64_t k0 = task % blocks * p->each, kb = K - k0 < p->each ? K - k0 : p->each, from, to;
   T(chunk)(p, task / blocks, &from, &to);
   const REAL *lc = p->log_components, *background = p->log_background, *top = p->top, *columns = p->columns;
   const REAL *x = p->x, *mean = p->mean, *v = p->v;
@@ -32,9 +32,7 @@ static void T(moments)(const void *data, int64_t task) {
         value = p->valid[n] ? T(share)(value - background[n] - T(load)(tops + k)) : (T(vec)){0};
         T(store)(w + s * COMPONENT_BLOCK + k, value);
       }
-      REAL *row = right + s * width;
-      for (int64_t j = 0; j < D; j++) row[j] = v[n * D + j];
-      for (int64_t j = D; j < width; j++) row[j] = 0;
+      if (p->each > 1) T(fill_row)(v + n * D, D, width, 1, right + s * width);
     }
     for (int64_t s = size * COMPONENT_BLOCK; s < SUB * COMPONENT_BLOCK; s++) w[s] = 0;
     T(transpose)(w, SUB, COMPONENT_BLOCK, COMPONENT_BLOCK, by_component, SUB);
@@ -53,27 +51,51 @@ static void T(moments)(const void *data, int64_t task) {
       for (int64_t s = 0; s < samples; s++) {
         REAL weight = weights[list[s]], *row = left + s * height;
         const REAL *at = x + (start + list[s]) * D, *column = columns + (start + list[s]) * C;
+        if (p->each == 1) T(fill_row)(v + (start + list[s]) * D, D, width, 1, right + list[s] * width);
         for (int64_t j = 0; j < D; j++) row[j] = weight * (at[j] - m[j]);
         row[D] = weight;
         for (int64_t c = 0; c < C; c++) sums[c] += weight * column[c];
       }
-      if (samples) T(outer)(M, height, width, left, height, right, list, samples, 0);
+      if (samples) T(outer)(M, width, height, width, left, height, right, width, list, samples, 0);
     }
   }
   free(w);
 }
 
-/* The sums over all chunks of component k: out[k] has D rows of D, then v's D, then the columns. */
+/* Component k of Stein's sums in whitened coordinates, from those of all chunks: out[k] is the symmetric part of
+   W sum_n w (x - m) v^T L, pulled[k] is L^T sum_n w v, sums[k] is sum_n w c. All zero without weights. */
 static void T(gather_moments)(const void *data, int64_t k) {
   const weighted_samples *p = data;
   int64_t K = p->K, D = p->D, C = p->C, width = (D + LANES - 1) / LANES * LANES, height = D + 1;
-  int64_t each = height * width + C;
-  const REAL *partial = p->partial;
-  REAL *out = (REAL *)p->out + k * (height * D + C);
-  for (int64_t chunk = 0; chunk < p->chunks; chunk++) {
-    const REAL *M = partial + (chunk * K + k) * each;
-    for (int64_t i = 0; i < height; i++)
-      for (int64_t j = 0; j < D; j++) out[i * D + j] = (chunk ? out[i * D + j] : 0) + M[i * width + j];
-    for (int64_t c = 0; c < C; c++) out[height * D + c] = (chunk ? out[height * D + c] : 0) + M[height * width + c];
+  int64_t each = height * width + C, square = width * width;
+  REAL *M = (REAL *)p->partial + k * each, *sums = M + height * width, *out = (REAL *)p->out + k * D * D;
+  REAL *pulled = (REAL *)p->pulled + k * D;
+  for (int64_t chunk = 1; chunk < p->chunks; chunk++) {
+    const REAL *more = M + chunk * K * each;
+    for (int64_t at = 0; at < each; at++) M[at] += more[at];
   }
+  int nothing = 1;
+  for (int64_t c = 0; c < C; c++) {
+    ((REAL *)p->sums)[k * C + c] = sums[c];
+    nothing = nothing && sums[c] == 0;
+  }
+  if (nothing) {
+    for (int64_t i = 0; i < D * D; i++) out[i] = 0;
+    for (int64_t i = 0; i < D; i++) pulled[i] = 0;
+    return;
+  }
+  REAL *lower = T(room)(3 * square + width), *turned = lower + square, *product = turned + square;
+  REAL *gradient = product + square;
+  T(clear)(lower, 3 * square + width);
+  T(lower_half)((const REAL *)p->W + k * D * D, D, width, lower);
+  T(transposed)(lower, width, turned);
+  T(times_upper)(M, turned, D, width, product);
+  T(lower_half)((const REAL *)p->L + k * D * D, D, width, lower);
+  for (int64_t i = 0; i < D; i++) T(add_first)(gradient, lower + i * width, M[D * width + i], i + 1);
+  for (int64_t i = 0; i < D; i++) pulled[i] = gradient[i];
+  T(times_lower)(product, lower, D, width, turned);
+  T(transposed)(turned, width, lower);
+  for (int64_t i = 0; i < D; i++)
+    for (int64_t j = 0; j < D; j++) out[i * D + j] = (turned[i * width + j] + lower[i * width + j]) / 2;
+  free(lower);
 }

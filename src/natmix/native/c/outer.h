@@ -5,7 +5,7 @@
 #define OUTER(rows, cols)                                                           \
   T(vec) a[rows][cols] = {{{0}}};                                                   \
   for (int64_t s = 0; s < samples; s++) {                                           \
-    const REAL *from = right + list[s] * width + j, *factor = left + s * left_width + i; \
+    const REAL *from = right + list[s] * right_stride + j, *factor = left + s * left_stride + i; \
     T(vec) at[cols];                                                                \
     for (int c = 0; c < cols; c++) at[c] = T(load)(from + c * LANES);               \
     for (int r = 0; r < rows; r++)                                                  \
@@ -13,7 +13,7 @@
   }                                                                                 \
   for (int r = 0; r < rows; r++)                                                    \
     for (int c = 0; c < cols; c++) {                                                \
-      REAL *to = M + (i + r) * width + j + c * LANES;                               \
+      REAL *to = M + (i + r) * stride + j + c * LANES;                              \
       T(store)(to, T(load)(to) + a[r][c]);                                          \
     }
 
@@ -29,9 +29,10 @@
     OUTER(1, cols)                                   \
   }
 
-/* M [height, width] += sum_s left[s] right[list[s]]^T; if `lower`, what lies above M's diagonal may be anything. */
-static void T(outer)(REAL *M, int64_t height, int64_t width, const REAL *left, int64_t left_width,
-                     const REAL *right, const int32_t *list, int64_t samples, int lower) {
+/* M [height, width] += sum_s left[s] right[list[s]]^T, `width` being whole vectors; if `lower`, what lies above
+   M's diagonal may be anything. Rows are so many numbers apart as their strides say. */
+static void T(outer)(REAL *M, int64_t stride, int64_t height, int64_t width, const REAL *left, int64_t left_stride,
+                     const REAL *right, int64_t right_stride, const int32_t *list, int64_t samples, int lower) {
   int64_t j = 0;
   for (; j + 2 * LANES <= width; j += 2 * LANES) {
     int64_t i = lower ? j : 0, above = i + LANES < height ? i + LANES : height;

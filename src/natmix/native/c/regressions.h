@@ -73,7 +73,7 @@ static void T(sum_features)(const regressions *p, int64_t k, T(waiting) * now, R
     for (int64_t f = 0; f < width; f += LANES)
       T(store)(left + s * width + f, weight * T(load)(right + s * width + f));
   }
-  T(outer)(M, T(feature_height)(p->F), width, left, width, right, list, now->number, 1);
+  T(outer)(M, width, T(feature_height)(p->F), width, left, width, right, width, list, now->number, 1);
   now->number = 0;
 }
 
