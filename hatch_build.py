@@ -74,9 +74,9 @@ def _compile(compiler: list[str]) -> None:
     sources = FOLDER / "c"
     digest = runpy.run_path(str(FOLDER / "_sources.py"))["digest"]
     with tempfile.TemporaryDirectory() as folder:
-        objects = [Path(folder) / f"{name}.o" for name in (*sets, "parallel", "rows", "handlers")]
+        objects = [Path(folder) / f"{name}.o" for name in (*sets, "parallel", "members", "rows", "handlers")]
         jobs = [[*INSTRUCTIONS[name], f"-DBUILD={name}", str(sources / "kernels.c")] for name in sets]
-        jobs += [[str(sources / f"{name}.c")] for name in ("parallel", "rows")]
+        jobs += [[str(sources / f"{name}.c")] for name in ("parallel", "members", "rows")]
         jobs.append([f'-DSOURCES="{digest()}"', str(sources / "handlers.c")])
         for job, out in zip(jobs, objects, strict=True):
             _run([*compiler, *FLAGS, "-c", *job, "-o", str(out)])

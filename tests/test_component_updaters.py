@@ -16,6 +16,13 @@ from natmix.gaussians import DiagonalGaussians, FullGaussians
 ONE = jnp.asarray(1.0)
 
 
+@pytest.fixture(params=["loops", "xla"])
+def way(request, monkeypatch):
+    """With the loops in machine code, where there are any, and without."""
+    if request.param == "xla":
+        monkeypatch.setenv("NATMIX_NATIVE", "0")
+
+
 def pulled(gaussians, G, g):
     """The whitened natural gradient of dense G, g."""
     K = gaussians.capacity
@@ -107,6 +114,7 @@ def test_iblr_stays_positive_definite_where_direct_fails():
 CASES = [(D, condition) for D in (1, 2, 5, 20, 50, 100) for condition in (1.0, 1e3, 1e6)]
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("D", "condition"), CASES)
 def test_trust_region_meets_its_bound_in_float32(D, condition):
     """Six dimensions x three conditions x 120 components: 2160 random cases."""
@@ -142,6 +150,7 @@ def test_trust_region_meets_its_bound_in_float32(D, condition):
     assert np.all((longer > bound)[~full] | np.any(ratio <= 0, axis=1)[~full])
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("T", [0.5, 2.0])
 def test_trust_region_never_steps_beyond_the_full_step(T):
     gaussians = random_mixture(4, 5, 3).components
@@ -169,6 +178,7 @@ def test_trust_region_with_diagonal_covariances_meets_its_bound():
     np.testing.assert_allclose(kl, 0.2, rtol=1e-3)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_failed_update_leaves_that_component_alone_and_only_it(option, diagonal):
@@ -193,6 +203,7 @@ def test_indefinite_direct_update_is_undone():
     np.testing.assert_array_equal(new.mean[0], gaussians.mean[0])
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("option", OPTIONS)
 def test_updates_do_not_depend_on_coordinates(option):
     """x -> B x + c changes nothing but the coordinates."""
@@ -284,6 +295,7 @@ def test_the_search_by_choleskys_refuses_a_bound_of_zero():
     assert not bool(found.ok[0])
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("option", [Direct(), Iblr(), TrustRegion()])
 def test_an_update_to_something_too_narrow_for_its_type_fails(option):
     """A standard deviation of 1e-5 beside a mean of 10 is nearly below float32's resolution."""

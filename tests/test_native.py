@@ -13,6 +13,7 @@ import test_relevance
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from test_native_regressions import check_regressions
+from test_native_updates import check_updates
 
 from natmix import native
 from natmix.gaussians import FullGaussians
@@ -196,34 +197,41 @@ def test_sample_sums(case: Case) -> None:
     case.close(got, case.weights @ case.factors, 2000)
 
 
-def test_moments(case: Case) -> None:
-    names = ("log_c", "background", "valid", "top", "columns", "x", "m", "v")
-    moment, gradient, sums = case("moments", *names, count=None)
+STEIN = ("log_c", "background", "valid", "top", "columns", "x", "m", "v", "L", "W")
+
+
+def test_stein(case: Case) -> None:
+    hessian, gradient, sums = case("stein", *STEIN, count=None)
     w = case.weights
-    case.close(moment, np.einsum("nk,nki,nj->kij", w, case.x[:, None] - case.m, case.v), 3000)
-    case.close(gradient, w.T @ case.v, 3000)
+    moment = np.einsum("nk,nki,nj->kij", w, case.x[:, None] - case.m, case.v)
+    whitened = case.W @ moment @ case.L
+    case.close(hessian, 0.5 * (whitened + np.swapaxes(whitened, 1, 2)), 3000)
+    np.testing.assert_array_equal(hessian, np.swapaxes(hessian, 1, 2))
+    case.close(gradient, np.einsum("kij,ki->kj", case.L, w.T @ case.v), 3000)
     case.close(sums, w.T @ case.columns, 3000)
 
 
-def test_moments_without_samples_are_zero() -> None:
+def test_stein_in_so_many_dimensions_that_every_component_is_a_task() -> None:
+    test_stein(Case(5, 130, 400, np.float32))
+
+
+def test_stein_without_samples_is_zero() -> None:
     c = Case(17, 5, 300)
-    names = ("log_c", "background", "valid", "top", "columns", "x", "m", "v")
-    for part in c("moments", *names, count=jnp.asarray(0)):
+    for part in c("stein", *STEIN, count=jnp.asarray(0)):
         assert not np.any(part)
 
 
 def test_numbers_that_are_none_are_not_hidden() -> None:
     c = Case(3, 2, 200)
     c.log_c[5, 1] = np.nan
-    names = ("log_c", "background", "valid", "top", "columns", "x", "m", "v")
     c.valid[5] = True
     top = c("largest_log_weights", "log_c", "background", "valid", count=None)
     np.testing.assert_array_equal(np.isnan(top), [False, True, False])
     clean = Case(3, 2, 200).top
-    moment, gradient, sums = native.moments(
-        *[jnp.asarray(getattr(c, n)) if n != "top" else jnp.asarray(clean) for n in names], None
+    parts = native.stein(
+        *[jnp.asarray(getattr(c, n)) if n != "top" else jnp.asarray(clean) for n in STEIN], None
     )
-    for part in (moment, gradient, sums):
+    for part in parts:
         bad = np.isnan(np.asarray(part).reshape(3, -1)).any(axis=1)
         np.testing.assert_array_equal(bad, [False, True, False])
 
@@ -322,13 +330,14 @@ def check() -> None:
         test_largest_weights(case)
         test_weighted_sums(case)
         test_sample_sums(case)
-        test_moments(case)
+        test_stein(case)
     for dtype in TYPES:
         apart = test_relevance.Spread(12, 20, 90, 3.0, dtype)
         test_relevance.test_what_is_kept_is_exact_and_what_is_not_is_far_below(apart)
         test_relevance.test_new_samples_meet_generations(dtype)
         test_mixture_log_densities_of_many_samples_in_any_order(dtype)
     check_regressions()
+    check_updates()
     test_draws_are_those_of_jax()
     test_normal_numbers_far_out_too()
     print("checked")

@@ -324,7 +324,7 @@ def put_chosen(
 ) -> Shaped[Array, "S ..."]:
     """The rows where ``chosen`` holds in slots start, start + 1, ... of the store, around its end."""
     out = jax.ShapeDtypeStruct(store.shape, store.dtype)
-    put = _function("put", out, input_output_aliases={0: 0})
+    put = _function("put", out, vmap_method="broadcast_all", input_output_aliases={0: 0})
     return put(store, rows.astype(store.dtype), chosen, start.astype(jnp.int32) % store.shape[0])
 
 
@@ -347,12 +347,13 @@ def _of_one_type(arrays: tuple[Array, ...]) -> tuple[list[Array], Any]:
     return [a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in arrays], dtype
 
 
-def _function(name: str, out: Any, **options: Any) -> Callable[..., Any]:
+def _function(name: str, out: Any, vmap_method: str = "expand_dims", **options: Any) -> Callable[..., Any]:
+    """XLA's call of the loop; members of a `jax.vmap` are one call, whose threads share them (`c/members.c`)."""
     if not available():
         raise RuntimeError(
             "natmix was installed without its loops in machine code; ask `natmix.native.used` first."
         )
-    return jax.ffi.ffi_call(f"natmix_{name}", out, vmap_method="sequential", **options)
+    return jax.ffi.ffi_call(f"natmix_{name}", out, vmap_method=vmap_method, **options)
 
 
 def _count(count: Count | None, rows: Array) -> Count:

@@ -6,8 +6,8 @@
 #include <cpuid.h>
 #endif
 
-#include "frame.h"
 #include "kernels.h"
+#include "members.h"
 #include "parallel.h"
 
 #ifndef SOURCES
@@ -90,8 +90,7 @@ static samples_meet_gaussians meeting(const xla_frame *f) {
 }
 
 /* x, mean, W, count, offset, present -> [N, K] */
-void *natmix_log_prob(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(log_prob, 0, 2) {
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data;
@@ -106,8 +105,7 @@ static double margin(const xla_frame *f) {
 }
 
 /* x, mean, W, count, offset, present, share, near, background -> [N, K] */
-void *natmix_relevant(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(relevant, 0, 2) {
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data, p.log_weights = arg(f, 6)->data;
@@ -137,9 +135,8 @@ static void sort_by_nearest(const samples_meet_gaussians *p, int32_t *starts, in
 /* x, mean, W, count, offset, present, log_weights -> [N]
 
    Many samples are put in order first, so that those of a tile are near to the same few components. */
-void *natmix_mixture_log_prob(xla_frame *f) {
+HANDLER(mixture_log_prob, 0, 2) {
   enum { MANY_SAMPLES = 4096, MANY_COMPONENTS = 16 };
-  if (asks_for_version(f)) return NULL;
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   p.offset = arg(f, 4)->data, p.present = arg(f, 5)->data, p.log_weights = arg(f, 6)->data;
@@ -158,8 +155,7 @@ void *natmix_mixture_log_prob(xla_frame *f) {
 }
 
 /* x, mean, W, count, log_components, log_weights -> [N, D] */
-void *natmix_score(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(score, 0, 2) {
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   p.log_components = arg(f, 4)->data, p.log_weights = arg(f, 5)->data;
@@ -168,8 +164,7 @@ void *natmix_score(xla_frame *f) {
 }
 
 /* x, mean, W, count, offset, used, counts, own -> mass [N], each generation's [N, H] */
-void *natmix_meet(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(meet, 0, 2) {
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   clear_rest(ret(f, 1), p.count);
@@ -181,8 +176,7 @@ void *natmix_meet(xla_frame *f) {
 }
 
 /* x, mean, W, count, r -> [N, D] */
-void *natmix_pulled(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(pulled, 0, 2) {
   samples_meet_gaussians p = meeting(f);
   const kernels *k = of_type(arg(f, 0));
   p.log_components = arg(f, 4)->data;
@@ -202,8 +196,7 @@ static weighted_samples weighting(const xla_frame *f) {
 }
 
 /* log_components, count, log_weights -> [N] */
-void *natmix_log_sums(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(log_sums, 0, 2) {
   weighted_samples p = weighting(f);
   p.columns = arg(f, 2)->data;
   clear_rest(ret(f, 0), p.count);
@@ -212,8 +205,7 @@ void *natmix_log_sums(xla_frame *f) {
 }
 
 /* log_components, count, log_background, valid, top, factors -> [N] */
-void *natmix_sample_sums(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(sample_sums, 0, 2) {
   weighted_samples p = weighting(f);
   p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
   p.columns = arg(f, 5)->data;
@@ -223,8 +215,7 @@ void *natmix_sample_sums(xla_frame *f) {
 }
 
 /* log_components, count, log_background, valid -> partial [MOST_CHUNKS, K] */
-void *natmix_largest(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(largest, 0, 2) {
   weighted_samples p = weighting(f);
   p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.partial = ret(f, 0)->data;
   p.chunks = ret(f, 0)->dims[0];
@@ -233,8 +224,7 @@ void *natmix_largest(xla_frame *f) {
 }
 
 /* log_components, count, log_background, valid, top, columns -> partial [MOST_CHUNKS, C + 1, K] */
-void *natmix_sums(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(sums, 0, 2) {
   weighted_samples p = weighting(f);
   p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
   p.columns = arg(f, 5)->data, p.C = arg(f, 5)->dims[1], p.partial = ret(f, 0)->data;
@@ -244,8 +234,7 @@ void *natmix_sums(xla_frame *f) {
 }
 
 /* log_components, count, log_background, valid, top, columns, x, mean, v, L, W -> [K, D, D], [K, D], [K, C] */
-void *natmix_moments(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(moments, 0, 2) {
   weighted_samples p = weighting(f);
   const kernels *k = of_type(arg(f, 0));
   p.log_background = arg(f, 2)->data, p.valid = arg(f, 3)->data, p.top = arg(f, 4)->data;
@@ -270,9 +259,8 @@ void *natmix_moments(xla_frame *f) {
 
 /* log_components, count, log_background, valid, top, x, mean, W, offset, present, reward, zero, size, total, centre,
    extra, ridge -> [K, F] */
-void *natmix_regressions(xla_frame *f) {
+HANDLER(regressions, 0, 2) {
   enum { TASKS = 32, BLOCK_NUMBERS = 1 << 17 }; /* at least, if there are as many components; of sums, in a cache */
-  if (asks_for_version(f)) return NULL;
   regressions p = {.samples = weighting(f), .W = arg(f, 7)->data, .offset = arg(f, 8)->data,
                    .present = arg(f, 9)->data, .reward = arg(f, 10)->data, .zero = arg(f, 11)->data,
                    .size = arg(f, 12)->data, .total = arg(f, 13)->data, .centre = arg(f, 14)->data,
@@ -298,8 +286,7 @@ void *natmix_regressions(xla_frame *f) {
 }
 
 /* A, a, bound, usable, temperature, most rounding, mean, L, W -> mean, L, W, ok */
-void *natmix_trust_region(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(trust_region, 1, 2) {
   xla_buffer *a = arg(f, 1);
   trust_regions p = {.K = a->dims[0], .D = a->dims[1], .A = arg(f, 0)->data, .a = a->data, .bound = arg(f, 2)->data,
                      .usable = arg(f, 3)->data, .temperature = arg(f, 4)->data, .most_rounding = arg(f, 5)->data,
@@ -311,8 +298,7 @@ void *natmix_trust_region(xla_frame *f) {
 }
 
 /* keys [K, 2], number [K], mean [K, D], L [K, D, D] -> x [N, D], source [N] */
-void *natmix_draws(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(draws, 0, 2) {
   xla_buffer *number = arg(f, 1), *x = ret(f, 0), *source = ret(f, 1);
   int64_t K = number->dims[0], N = x->dims[0], *starts = malloc((K + 1) * sizeof *starts);
   if (!starts) return problem(f, "There is not enough memory to draw samples.");
@@ -354,8 +340,7 @@ static points_meet_rows by_minibatches(const xla_frame *f) {
 static int64_t groups(const points_meet_rows *p) { return (p->count + POINTS - 1) / POINTS; }
 
 /* x, rows [R, D], count, precision -> [N], and [N, D] if wanted */
-void *natmix_logistic(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(logistic, 0, 2) {
   points_meet_rows p = posterior(f);
   const kernels *k = of_type(arg(f, 0));
   p.precision = arg(f, 3)->data;
@@ -364,8 +349,7 @@ void *natmix_logistic(xla_frame *f) {
 }
 
 /* x, rows [R, D], count, start, stride, size, precision -> [N], and [N, D] if wanted */
-void *natmix_logistic_minibatch(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(logistic_minibatch, 0, 2) {
   points_meet_rows p = by_minibatches(f);
   p.precision = arg(f, 6)->data;
   parallel(f, groups(&p), of_type(arg(f, 0))->logistic_minibatch, &p);
@@ -373,8 +357,7 @@ void *natmix_logistic_minibatch(xla_frame *f) {
 }
 
 /* x, rows [R, FEATURES], count, start, stride, size, quality [R] -> [N], and [N, WEIGHTS] if wanted */
-void *natmix_network(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(network, 0, 2) {
   points_meet_rows p = by_minibatches(f);
   if (p.D != WEIGHTS || arg(f, 1)->dims[1] != FEATURES) return problem(f, "The network has 11-8-8-1 units.");
   p.quality = arg(f, 6)->data;

@@ -27,7 +27,7 @@ static void help(void *data) {
   leave(data);
 }
 
-static int64_t num_threads(const xla_frame *frame) {
+int64_t threads_of(const xla_frame *frame) {
   int64_t threads = 1;
   xla_num_threads ask = {sizeof ask, NULL, frame->context, &threads};
   void *error = frame->api->num_threads(&ask);
@@ -47,7 +47,7 @@ static int asked_for_help(const xla_frame *frame, job *j) {
 }
 
 void parallel(const xla_frame *frame, int64_t tasks, void (*work)(const void *, int64_t), const void *data) {
-  int64_t helpers = tasks > 1 ? num_threads(frame) - 1 : 0;
+  int64_t helpers = tasks > 1 ? threads_of(frame) - 1 : 0;
   if (helpers > tasks - 1) helpers = tasks - 1;
   job *j = helpers > 0 ? malloc(sizeof *j) : NULL;
   if (!j) {

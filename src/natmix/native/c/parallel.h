@@ -10,4 +10,7 @@
    the pool is. */
 void parallel(const xla_frame *frame, int64_t tasks, void (*work)(const void *data, int64_t i), const void *data);
 
+/* How many threads there are. */
+int64_t threads_of(const xla_frame *frame);
+
 #endif

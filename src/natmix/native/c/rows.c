@@ -1,7 +1,7 @@
 /* Which rows, and where they go: one after another, as XLA on a CPU does not do it well. */
 #include <string.h>
 
-#include "frame.h"
+#include "members.h"
 
 /* 0 for types that nobody keeps. */
 static size_t size_of(const xla_buffer *b) {
@@ -9,8 +9,7 @@ static size_t size_of(const xla_buffer *b) {
 }
 
 /* mask [N] -> [N]: the rows where it holds, in their order, and then the last row. */
-void *natmix_front(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(front, 0, 1) {
   const uint8_t *mask = arg(f, 0)->data;
   int32_t *order = ret(f, 0)->data, N = (int32_t)arg(f, 0)->dims[0], found = 0;
   for (int32_t n = 0; n < N; n++) {
@@ -22,8 +21,7 @@ void *natmix_front(xla_frame *f) {
 }
 
 /* row [N], mask [N] -> [K]: how often each row occurs where the mask holds; rows that do not exist are not counted. */
-void *natmix_count(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(count, 0, 1) {
   const int32_t *row = arg(f, 0)->data;
   const uint8_t *mask = arg(f, 1)->data;
   int32_t *counts = ret(f, 0)->data;
@@ -36,8 +34,7 @@ void *natmix_count(xla_frame *f) {
 
 /* store [S, ...], rows [N, ...], chosen [N], start -> the store, in place: the rows that are chosen in slots start,
    start + 1, ... */
-void *natmix_put(xla_frame *f) {
-  if (asks_for_version(f)) return NULL;
+HANDLER(put, 2, 1) {
   const xla_buffer *store = arg(f, 0), *rows = arg(f, 1);
   const uint8_t *chosen = arg(f, 2)->data;
   char *to = ret(f, 0)->data;

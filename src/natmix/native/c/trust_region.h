@@ -7,7 +7,7 @@
 
 #define EVALUATIONS 24
 #define EXACT_DIM 48
-#define ENOUGH (D <= EXACT_DIM ? 0.999 : 0.99)
+#define ENOUGH (D <= EXACT_DIM ? 0.9999 : 0.99)
 /* A step is long enough when its KL is this share of the bound. */
 #define HALVINGS 40
 #define AROUND 6.0

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { XLA_METADATA = 1, XLA_INVALID_ARGUMENT = 3, XLA_PRED = 1, XLA_S32 = 4, XLA_F32 = 11, XLA_F64 = 12 };
+enum { XLA_METADATA = 1, XLA_INVALID_ARGUMENT = 3, XLA_PRED = 1, XLA_S32 = 4, XLA_U32 = 8, XLA_F32 = 11, XLA_F64 = 12 };
 
 typedef struct xla_extension {
   size_t struct_size;
