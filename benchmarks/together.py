@@ -58,7 +58,7 @@ def measure(case, name, components, samples, seeds, repeats):
     algorithm = GMMVI.from_codename(
         "samtron",
         sample_selector={"desired_samples": samples},
-        component_adaptation={"add_iters": WINDOW, "del_iters": 10_000},
+        component_adaptation={"add_iters": WINDOW, "del_iters": 100},
     )
     rows = components + repeats + 2
     alone = [Alone(algorithm, p.target, rows) for p in found]

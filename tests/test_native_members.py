@@ -59,9 +59,13 @@ def test_numbers_of_samples_of_their_own() -> None:
     same_as_alone(lambda x, c: native.log_prob(x, m[0], W[0], offset[0], None, c), x, counts)
 
 
-@pytest.mark.parametrize("name", ["mixture_log_prob", "meet", "score", "log_sums", "largest", "sums", "stein"])
+SUMS = ("mixture_log_prob", "meet", "score", "log_sums", "largest", "sums", "stein")
+FIXED = ("m", "W", "L", "offset", "log_weights", "valid", "top", "v", "columns")
+
+
+@pytest.mark.parametrize("name", SUMS)
 def test_sums(name: str) -> None:
-    fixed = {key: arrays(key)[0] for key in ("m", "W", "L", "offset", "log_weights", "valid", "top", "v", "columns")}
+    fixed = {key: arrays(key)[0] for key in FIXED}
     each = {"x": arrays("x"), "log_c": arrays("log_c"), "background": arrays("background")}
 
     def fn(x: Any, log_c: Any, background: Any) -> Any:

@@ -161,6 +161,23 @@ def test_states_of_finished_seeds_stay_readable():
     np.testing.assert_array_equal(left.mixture.log_weights, before)
 
 
+def test_states_have_their_samples_when_they_are_asked_for_and_until_the_group_goes_on():
+    config = configuration(sample_selector={"reuse_ratio": 1.0, "max_age": 4})
+    targets = [tiny(s).target for s in SEEDS[:2]]
+    together = Together(config.algorithm, targets, 1)
+    results = together.advance([first_state(config, s, 8) for s in SEEDS[:2]], 5, [None] * 2)
+    for seed, result in zip(SEEDS, results, strict=False):
+        alone = Alone(config.algorithm, targets[seed], 1).advance([first_state(config, seed, 8)], 5, [None])
+        whole = result.whole()
+        assert jax.tree.structure(whole) == jax.tree.structure(alone[0].state)
+        for a, b in zip(*map(jax.tree.leaves, (whole, alone[0].state)), strict=True):
+            if not jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+    together.advance([r.state for r in results], 1, [None] * 2)
+    with pytest.raises(RuntimeError, match="has gone on"):
+        results[0].whole()
+
+
 # Branches and loops -----------------------------------------------------------------------------
 
 
@@ -278,7 +295,7 @@ def test_a_limit_of_time_ends_a_group_at_once(tmp_path, monkeypatch):
             return finish(job, keep)
 
     def counted(self, group):
-        programs.append(len(group))
+        programs.append(group.size)
         return compiled(self, group)
 
     compiled = Together._compiled

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -36,6 +37,8 @@ class ChunkResult(NamedTuple):
     infos: dict[str, np.ndarray]
     exhausted: bool
     """Whether the next iteration might exceed the budget."""
+    whole: Callable[[], State] | None = None
+    """The state with the samples that it keeps, until the next chunk begins; None if ``state`` has them."""
 
 
 class Outcome(NamedTuple):

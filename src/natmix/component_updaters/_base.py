@@ -1,8 +1,7 @@
 """The contract of a component updater."""
 
 import abc
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -31,17 +30,26 @@ class Proposal(NamedTuple):
 Updated: TypeAlias = tuple[AbstractGaussians, Bool[Array, " K"]]
 """New Gaussians and which updates succeeded; a failed one leaves its component alone."""
 
-Loops: TypeAlias = Callable[
-    [FullGaussians, NaturalGradient, Float[Array, " K"], Scalar, Bool[Array, " K"]], Updated
-]
+
+class Loops(Protocol):
+    """An update of full covariances by the loops of `natmix.native`; they change usable components alone."""
+
+    def __call__(
+        self,
+        gaussians: FullGaussians,
+        natural_gradient: NaturalGradient,
+        stepsize: Float[Array, " K"],
+        temperature: Scalar,
+        usable: Bool[Array, " K"],
+        /,
+    ) -> Updated: ...
 
 
 class AbstractComponentUpdater(Option):
     """Turns natural gradients and stepsizes into new Gaussians."""
 
     loops: ClassVar[Loops | None] = None
-    """The update of full covariances by the loops of `natmix.native`, if there is one: from the natural
-    gradient, stepsizes, temperature, and which components to change."""
+    """How to do without `propose`, if there is a way."""
 
     @abc.abstractmethod
     def propose(

@@ -348,7 +348,7 @@ def _of_one_type(arrays: tuple[Array, ...]) -> tuple[list[Array], Any]:
 
 
 def _function(name: str, out: Any, vmap_method: str = "expand_dims", **options: Any) -> Callable[..., Any]:
-    """XLA's call of the loop; members of a `jax.vmap` are one call, whose threads share them (`c/members.c`)."""
+    """XLA's call of the loop. Members of a `jax.vmap` are one call, see `c/members.c`."""
     if not available():
         raise RuntimeError(
             "natmix was installed without its loops in machine code; ask `natmix.native.used` first."

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -97,6 +97,7 @@ class SeedJob:
         self._last_checkpoint = time.perf_counter()
         self._key_run, self._key_start, self._key_look = several(jax.random.key(np.uint32(seed)), 3)
         self.state: State = self._begin()
+        self._whole: Callable[[], State] | None = None
 
     # The beginning ------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class SeedJob:
     def took(self, chunk: ChunkResult, before: float, now: float, compiling: float) -> None:
         """A chunk from ``before`` to ``now`` on this seed's clock that spent some seconds compiling."""
         progress = self.progress
-        self.state = chunk.state
+        self.state, self._whole = chunk.state, chunk.whole
         n = len(chunk.infos["elbo"])
         progress.seconds = now
         progress.compile_seconds += compiling
@@ -258,7 +259,8 @@ class SeedJob:
             before = time.perf_counter()
             self.progress.weight_stride = self._weights.stride
             self._write_records()
-            save_state(self.files.checkpoint, self.state, dataclasses.asdict(self.progress))
+            state = self.state if self._whole is None else self._whole()
+            save_state(self.files.checkpoint, state, dataclasses.asdict(self.progress))
             self._has_checkpoint = True
             self._last_checkpoint = time.perf_counter()
             self._checkpoint_cost = self._last_checkpoint - before

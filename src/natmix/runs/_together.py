@@ -1,9 +1,10 @@
 """Several seeds advanced at once, by `jax.vmap` of the step."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -74,47 +75,90 @@ class GroupPlan(eqx.Module):
     """Seeds that count; the others have finished and only keep their place."""
 
 
+class Group(NamedTuple):
+    """The states of several seeds, seeds first in all arrays but the iteration, which is one number."""
+
+    states: State
+    """At no iteration."""
+    iteration: Count
+
+    @property
+    def size(self) -> int:
+        """How many seeds there are."""
+        return int(self.states.ids.shape[0])
+
+
 @quick_jit(donate="all-except-first")
 def _group_chunk(
-    plan: GroupPlan, states: tuple[State, ...]
-) -> tuple[tuple[State, ...], InfoLog, Count, Bool[Array, " S"]]:
+    plan: GroupPlan, group: Group
+) -> tuple[Group, tuple[State, ...], InfoLog, Count, Bool[Array, " S"]]:
     """Up to ``plan.iterations`` steps of all; stops early when a seed lacks room or budget.
 
     The iteration is one number for all, so that what depends on it alone is not done per seed.
     """
-    algo, size = plan.algorithm, len(states)
+    algo = plan.algorithm
 
     def one(state: State, varying: PyTree, iteration: Count) -> tuple[State, Info]:
         state, info = algo.step(_at(state, iteration), eqx.combine(varying, plan.targets.common))
         return _at(state, None), info
 
-    iteration = states[0].iteration
-    stacked = jax.tree.map(lambda *a: jnp.stack(a), *(_at(s, None) for s in states))
     step = jax.vmap(one, in_axes=(0, 0, None))
-    _, blank = jax.eval_shape(step, stacked, plan.targets.varying, iteration)
+    _, blank = jax.eval_shape(step, group.states, plan.targets.varying, group.iteration)
 
-    def affordable(iteration: Count, stacked: PyTree, spent: Array) -> Bool[Array, " S"]:
-        bound = jax.vmap(lambda s: algo.next_evaluations_at_most(_at(s, iteration)))(stacked)
+    def affordable(group: Group, spent: Array) -> Bool[Array, " S"]:
+        at_most = algo.next_evaluations_at_most
+        bound = jax.vmap(lambda s: at_most(_at(s, group.iteration)))(group.states)
         return spent <= plan.budgets - bound
 
-    def more(carry: tuple[Count, Count, Array, PyTree, InfoLog]) -> Bool[Array, ""]:
-        i, iteration, spent, stacked, _ = carry
-        room = ~jax.vmap(lambda s: algo.needs_room(_at(s, iteration)))(stacked)
-        ready = affordable(iteration, stacked, spent) & room
+    def more(carry: tuple[Count, Array, Group, InfoLog]) -> Bool[Array, ""]:
+        i, spent, group, _ = carry
+        room = ~jax.vmap(lambda s: algo.needs_room(_at(s, group.iteration)))(group.states)
+        ready = affordable(group, spent) & room
         return (i < plan.iterations) & jnp.all(ready | ~plan.active)
 
-    def advance(
-        carry: tuple[Count, Count, Array, PyTree, InfoLog],
-    ) -> tuple[Count, Count, Array, PyTree, InfoLog]:
-        i, iteration, spent, stacked, log = carry
-        stacked, info = step(stacked, plan.targets.varying, iteration)
-        return i + 1, iteration + 1, spent + info.evaluations, stacked, log.put(i, info)
+    def advance(carry: tuple[Count, Array, Group, InfoLog]) -> tuple[Count, Array, Group, InfoLog]:
+        i, spent, group, log = carry
+        states, info = step(group.states, plan.targets.varying, group.iteration)
+        return i + 1, spent + info.evaluations, Group(states, group.iteration + 1), log.put(i, info)
 
-    zero = jnp.zeros((), jnp.int32)
-    start = (zero, iteration, jnp.zeros(size, jnp.int32), stacked, InfoLog.empty(CHUNK, blank))
-    i, iteration, spent, stacked, log = jax.lax.while_loop(more, advance, start)
-    ends = tuple(_at(jax.tree.map(lambda a, s=s: a[s], stacked), iteration) for s in range(size))
-    return ends, log, i, affordable(iteration, stacked, spent)
+    start = (
+        jnp.zeros((), jnp.int32),
+        jnp.zeros(group.size, jnp.int32),
+        group,
+        InfoLog.empty(CHUNK, blank),
+    )
+    i, spent, group, log = jax.lax.while_loop(more, advance, start)
+    brief = Group(_brief(group.states), group.iteration)
+    ends = tuple(_of_seed(brief, seed) for seed in range(group.size))
+    return group, ends, log, i, affordable(group, spent)
+
+
+@quick_jit()
+def _stacked(states: tuple[State, ...]) -> Group:
+    return Group(jax.tree.map(lambda *a: jnp.stack(a), *(_at(s, None) for s in states)), states[0].iteration)
+
+
+@quick_jit()
+def _of_seed(group: Group, seed: Count | int) -> State:
+    return _at(jax.tree.map(lambda a: a[seed], group.states), group.iteration)
+
+
+@quick_jit()
+def _some_of(group: Group, seeds: Int[Array, " S2"]) -> Group:
+    return Group(jax.tree.map(lambda a: a[seeds], group.states), group.iteration)
+
+
+@quick_jit()
+def _group_resized(algorithm: GMMVI, group: Group, capacity: int) -> Group:
+    def resized(state: State) -> State:
+        return _at(algorithm.resized(_at(state, group.iteration), capacity), None)
+
+    return Group(jax.vmap(resized)(group.states), jnp.array(group.iteration, copy=True))
+
+
+def _brief(state: State) -> State:
+    """Without the samples that it keeps, which are most of it."""
+    return dataclasses.replace(state, sample_selector=None, component_adaptation=None)
 
 
 def _at(state: State, iteration: Any) -> State:
@@ -127,7 +171,8 @@ class Together:
 
     All have the same number of component rows, what the largest needs. A seed that has finished keeps its
     place, and its results are ignored, until half of the places are such; then a program for the others
-    is compiled.
+    is compiled. The states that `advance` returns lack the samples that they keep: these stay in one array
+    for all seeds, until `ChunkResult.whole` asks for them.
     """
 
     def __init__(self, algorithm: GMMVI, targets: Sequence[AbstractTarget], start_components: int) -> None:
@@ -136,8 +181,8 @@ class Together:
         self._most = algorithm.component_adaptation.most_components(start_components)
         self._places = list(targets)
         self._targets = Targets.build(targets)
-        self._last: list[State] | None = None
-        self._own: set[int] = set()
+        self._group: Group | None = None
+        self._last: list[State] = []
         self._warm: set[tuple[int, int]] = set()
         self._ahead = Ahead()
 
@@ -154,7 +199,8 @@ class Together:
         full = [n for s, n, k in zip(states, each, present, strict=True) if k == n and needs_room(s)]
         if full:
             return max(rows, min(grown(self._algorithm, int(max(full)), states[0].mixture.dim), self._most))
-        may_shrink = int(states[0].iteration) % CHUNK == 0 and states[0].sample_selector is None
+        keeps = states[0] if self._group is None else self._group.states
+        may_shrink = int(states[0].iteration) % CHUNK == 0 and keeps.sample_selector is None
         fewest = fewest_rows(states[0].mixture.dim)
         if may_shrink and rows > fewest and 4 * int(present.max()) <= rows:
             return shrunk(rows, states[0].mixture.dim)
@@ -171,21 +217,21 @@ class Together:
         self, states: Sequence[State], iterations: int, budgets: Sequence[int | None]
     ) -> list[ChunkResult]:
         start = time.perf_counter()
-        places, group = self._seated(states)
         rows = self.rows_wanted(states)
-        group = [_with_rows(self._algorithm, s, rows) for s in group]
-        active = np.zeros(len(group), bool)
+        places, group = self._seated(states, rows)
+        active = np.zeros(group.size, bool)
         active[places] = True
-        budget = np.zeros(len(group), np.int32)
+        budget = np.zeros(group.size, np.int32)
         budget[places] = [_MANY if b is None else max(min(b, _MANY), 0) for b in budgets]
-        if (len(group), rows) not in self._warm:
+        if (group.size, rows) not in self._warm:
             self._ahead.wait_for(rows)
             group = self._compiled(group)
-            self._warm.add((len(group), rows))
+            self._warm.add((group.size, rows))
             self.compile_seconds += time.perf_counter() - start
         plan = self._plan(min(iterations, CHUNK), budget, active)
-        ends, log, done, affordable = _group_chunk(plan, tuple(group))
-        self._last = list(ends)
+        self._group = None  # given away, whatever comes of it
+        group, ends, log, done, affordable = _group_chunk(plan, group)
+        self._group, self._last = group, list(ends)
         log, done, enough = jax.device_get((log, done, affordable))
         n = int(done)
         if n == 0 and iterations > 0 and np.all(enough[places]):
@@ -194,25 +240,34 @@ class Together:
             )
         arrays = log.arrays(n)
         if n:
-            self._compile_ahead(self._last, int(arrays["components"][-1].max()))
+            self._compile_ahead(group, int(arrays["components"][-1].max()))
         return [
-            ChunkResult(ends[p], {k: v[:, p] for k, v in arrays.items()}, n == 0 and not enough[p])
+            ChunkResult(
+                ends[p],
+                {k: v[:, p] for k, v in arrays.items()},
+                n == 0 and not enough[p],
+                functools.partial(self._whole, group, p),
+            )
             for p in places
         ]
 
-    def _compiled(self, group: Sequence[State]) -> list[State]:
-        """The states unchanged, once the program for them is compiled: a chunk of no iterations."""
-        nothing = np.zeros(len(group), np.int32)
-        ends, *_ = _group_chunk(self._plan(0, nothing, nothing.astype(bool)), tuple(group))
-        jax.block_until_ready(ends[0].iteration)
-        return list(ends)
+    def _whole(self, group: Group, place: int) -> State:
+        if group is not self._group:
+            raise RuntimeError("The group has gone on: this seed's samples are no longer there.")
+        return _of_seed(group, jnp.asarray(place))
 
-    def _compile_ahead(self, group: Sequence[State], components: int) -> None:
-        rows = group[0].mixture.num_components
-        more = min(grown(self._algorithm, rows, group[0].mixture.dim), self._most)
-        if (len(group), more) not in self._warm and self._ahead.wants(rows, components, more):
+    def _compiled(self, group: Group) -> Group:
+        """The states unchanged, once the program for them is compiled: a chunk of no iterations."""
+        nothing = np.zeros(group.size, np.int32)
+        group, *_ = _group_chunk(self._plan(0, nothing, nothing.astype(bool)), group)
+        return jax.block_until_ready(group)
+
+    def _compile_ahead(self, group: Group, components: int) -> None:
+        rows, dim = group.states.ids.shape[1], group.states.mixture.components.mean.shape[-1]
+        more = min(grown(self._algorithm, rows, dim), self._most)
+        if (group.size, more) not in self._warm and self._ahead.wants(rows, components, more):
             start = time.perf_counter()
-            larger = [_resized(self._algorithm, s, more) for s in group]
+            larger = _group_resized(self._algorithm, group, more)
             self.compile_seconds += time.perf_counter() - start
             self._ahead.start(more, lambda: self._compiled(larger))
 
@@ -225,24 +280,20 @@ class Together:
             jnp.asarray(active),
         )
 
-    def _seated(self, states: Sequence[State]) -> tuple[list[int], list[State]]:
-        """The places of these states, and the states of all places."""
-        if self._last is None:
-            return list(range(len(states))), list(states)
-        place = {id(s): p for p, s in enumerate(self._last)}
-        places = [place[id(s)] for s in states]
-        if len(places) == len(self._last):
-            return places, self._last
-        if 2 * len(places) <= len(self._last):
-            self._places = [self._places[p] for p in places]
-            self._targets = Targets.build(self._places)
-            self._own = set()
-            return list(range(len(states))), list(states)
-        for p in set(range(len(self._last))) - set(places) - self._own:
-            # The seed's last state is not ours to give away.
-            self._last[p] = jax.tree.map(lambda a: jnp.array(a, copy=True), self._last[p])
-            self._own.add(p)
-        return places, self._last
+    def _seated(self, states: Sequence[State], rows: int) -> tuple[list[int], Group]:
+        """The places of these states, and the states of all places with so many rows."""
+        if self._group is None:
+            group, places = _stacked(tuple(_with_rows(self._algorithm, s, rows) for s in states)), None
+        else:
+            place = {id(s): p for p, s in enumerate(self._last)}
+            group, places = self._group, [place[id(s)] for s in states]
+            if 2 * len(places) <= group.size:
+                self._places = [self._places[p] for p in places]
+                self._targets = Targets.build(self._places)
+                group, places = _some_of(group, jnp.asarray(places)), None
+            if group.states.ids.shape[1] != rows:
+                group = _group_resized(self._algorithm, group, rows)
+        return list(range(group.size)) if places is None else places, group
 
 
 def _with_rows(algorithm: GMMVI, state: State, rows: int) -> State:
