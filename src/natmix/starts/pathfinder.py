@@ -2,9 +2,9 @@
 
 L. Zhang, B. Carpenter, A. Gelman, A. Vehtari: Pathfinder: parallel quasi-Newton variational inference, JMLR
 2022. The way of a climb passes from the tails through the bulk to the mode; at each of its points the
-curvature known so far gives a Gaussian, and the one with the best ELBO is taken. Unlike there, the inverse
-Hessian is a dense matrix (dimensions are a few hundred at most), and Laplace's approximation at the end of
-the way takes part.
+curvature known so far gives a Gaussian, and the one with the best ELBO is taken, its estimate less the standard
+error. Unlike there, the inverse Hessian is a dense matrix (dimensions are a few hundred at most), and
+Laplace's approximation at the end of the way takes part.
 """
 
 import contextlib
@@ -62,8 +62,10 @@ def best_of_path(values: Values, way: Way, rng: np.random.Generator) -> Path:
     log_p = values.alone(points).reshape(len(usable), _DRAWS)
     log_det = np.array([np.sum(np.log(np.diag(L))) for _, L in usable])
     log_q = -0.5 * np.sum(noise**2, axis=1) - log_det[:, None] - 0.5 * D * np.log(2 * np.pi)
-    elbos = np.where(np.isfinite(log_p), log_p - log_q, -np.inf).mean(axis=1)
-    best = int(np.argmax(elbos))
+    log_ratio = np.where(np.isfinite(log_p), log_p - log_q, -np.inf)
+    elbos = log_ratio.mean(axis=1)
+    # Less a standard error: the luckiest of many rough ones may seem better than the exact one, without any.
+    best = int(np.argmax(elbos - np.where(np.isfinite(elbos), log_ratio.std(axis=1), 0) / np.sqrt(_DRAWS)))
     mean, L = usable[best]
     return Path(mean, L @ L.T, float(elbos[best]))
 
