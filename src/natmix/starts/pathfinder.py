@@ -2,9 +2,9 @@
 
 L. Zhang, B. Carpenter, A. Gelman, A. Vehtari: Pathfinder: parallel quasi-Newton variational inference, JMLR
 2022. The way of a climb passes from the tails through the bulk to the mode; at each of its points the
-curvature known so far gives a Gaussian, and the one with the best ELBO is taken, its estimate less the standard
-error. Unlike there, the inverse Hessian is a dense matrix (dimensions are a few hundred at most), and
-Laplace's approximation at the end of the way takes part.
+curvature known so far gives a Gaussian, and the one with the best ELBO is taken, each estimate less its
+standard error. Unlike there, the inverse Hessian is a dense matrix (dimensions are a few hundred at most),
+and Laplace's approximation at the end of the way takes part.
 """
 
 import contextlib
