@@ -211,8 +211,9 @@ def test_stein(case: Case) -> None:
     case.close(sums, w.T @ case.columns, 3000)
 
 
-def test_stein_in_so_many_dimensions_that_every_component_is_a_task() -> None:
-    test_stein(Case(5, 130, 400, np.float32))
+@pytest.mark.parametrize("dtype", TYPES)
+def test_stein_in_so_many_dimensions_that_every_component_is_a_task(dtype: type) -> None:
+    test_stein(Case(5, 130, 400, dtype))
 
 
 def test_stein_without_samples_is_zero() -> None:
@@ -274,16 +275,6 @@ def test_normal_numbers_far_out_too() -> None:
     np.testing.assert_allclose(x, want, rtol=1e-6, atol=1e-7)
 
 
-def test_under_vmap() -> None:
-    one, two = Case(4, 3, 90), Case(4, 3, 90)
-    two.x = two.x + 1
-    stacked = jnp.stack([one.x, two.x])
-    arrays = [jnp.asarray(a) for a in (one.m, one.W, one.offset)]
-    got = jax.jit(jax.vmap(lambda x: native.log_prob(x, *arrays, None, None)))(stacked)
-    for row, x in zip(got, stacked, strict=True):
-        np.testing.assert_array_equal(row, native.log_prob(x, *arrays, None, None))
-
-
 def test_derivatives_of_log_densities() -> None:
     c = Case(3, 4, 80)
     q = Mixture(jnp.asarray(c.log_weights), FullGaussians.from_scale_tril(jnp.asarray(c.m), jnp.asarray(c.L)))
@@ -332,6 +323,7 @@ def check() -> None:
         test_sample_sums(case)
         test_stein(case)
     for dtype in TYPES:
+        test_stein(Case(5, 130, 400, dtype))
         apart = test_relevance.Spread(12, 20, 90, 3.0, dtype)
         test_relevance.test_what_is_kept_is_exact_and_what_is_not_is_far_below(apart)
         test_relevance.test_new_samples_meet_generations(dtype)

@@ -71,7 +71,7 @@ def test_every_device_factorises_its_own_components_only(seen):
     loops = [line for line in seen["program"].splitlines() if '"natmix_trust_region"' in line]
     # All in one call; or eigenvalues, Cholesky factors and triangular solves.
     assert len(loops) == 1 or len(lapack) >= 3
-    sizes = [re.search(r"f64\[(?:(\d+),)?3,3\]", line) for line in lapack or loops]
+    sizes = [re.search(r"f64\[(?:(\d+),)?3,3\]", line) for line in lapack + loops]
     assert {size[1] for size in sizes} <= {"1", None}  # one after another on a CPU
 
 

@@ -1,7 +1,7 @@
 """The contract of a component updater."""
 
 import abc
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -77,13 +77,13 @@ class AbstractComponentUpdater(Option):
         is not ``present``.
         """
         usable = natural_gradient.ok if present is None else natural_gradient.ok & present
-        if self.loops is not None and isinstance(gaussians, FullGaussians) and self.has_loops(gaussians):
+        if self.loops is not None and self.has_loops(gaussians):
             return self.loops(gaussians, natural_gradient, stepsize, temperature, usable)
         new, ok = self.propose(gaussians, natural_gradient, stepsize, updates, temperature)
         exact = new.rounding() <= jnp.maximum(MAX_ROUNDING, gaussians.rounding())
         ok = ok & usable & new.finite() & exact
         return new.where(ok, gaussians), ok
 
-    def has_loops(self, gaussians: AbstractGaussians) -> bool:
+    def has_loops(self, gaussians: AbstractGaussians) -> TypeGuard[FullGaussians]:
         """Whether `update` takes all components at once, at no cost for absent ones."""
         return self.loops is not None and isinstance(gaussians, FullGaussians) and native.used()

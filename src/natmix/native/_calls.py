@@ -175,7 +175,10 @@ def stein(
     W: Float[Array, "K D D"],
     count: Count | None,
 ) -> tuple[Float[Array, "K D D"], Float[Array, "K D"], Float[Array, "K C"]]:
-    """The symmetric part of W sum_n w (x - m) v^T L, then L^T sum_n w v and sum_n w columns_n."""
+    """The symmetric part of W sum_n w (x - m) v^T L, then L^T sum_n w v and sum_n w columns_n.
+
+    A component whose sums of the columns are all zero is taken to have no weights: one of them is positive.
+    """
     (K, D), C = mean.shape, columns.shape[1]
     rows = _count(count, log_components)
     arrays = (log_components, rows, log_background, valid, top, columns, x, mean, v, L, W)
@@ -201,7 +204,7 @@ def trust_region(
     A is symmetric. Where a step fails, is not ``usable``, or would make its Gaussian too narrow for the float
     type, the Gaussian stays.
     """
-    limits = (bound, usable, jnp.asarray(temperature), jnp.asarray(most_rounding, mean.dtype))
+    limits = (bound, usable, temperature, jnp.asarray(most_rounding, mean.dtype))
     same, dtype = _of_one_type((A, a, *limits, mean, L, W))
     shapes = (mean.shape, L.shape, W.shape)
     out = (*(jax.ShapeDtypeStruct(s, dtype) for s in shapes), jax.ShapeDtypeStruct(usable.shape, bool))

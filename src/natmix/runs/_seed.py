@@ -281,6 +281,7 @@ class SeedJob:
                 self.checkpoint()
             else:
                 self._write_records()
+            self._whole = None  # it holds the samples of the whole group
             mixture, left_out = without_negligible(jax.device_get(self.state.mixture))
             mixture.save(self.files.mixture, {"problem": self.problem.name, "seed": self.seed})
             last = self.looks[-1]
@@ -321,7 +322,7 @@ class SeedJob:
 
     def fail(self, message: str) -> None:
         """Write down what went wrong."""
-        self.stopped = "failed"
+        self.stopped, self._whole = "failed", None
         write_json(
             self.files.failed,
             {

@@ -135,7 +135,8 @@ def _group_chunk(
 
 @quick_jit()
 def _stacked(states: tuple[State, ...]) -> Group:
-    return Group(jax.tree.map(lambda *a: jnp.stack(a), *(_at(s, None) for s in states)), states[0].iteration)
+    stacked = jax.tree.map(lambda *a: jnp.stack(a), *(_at(s, None) for s in states))
+    return _own_group(stacked, states[0].iteration)
 
 
 @quick_jit()
@@ -145,7 +146,7 @@ def _of_seed(group: Group, seed: Count | int) -> State:
 
 @quick_jit()
 def _some_of(group: Group, seeds: Int[Array, " S2"]) -> Group:
-    return Group(jax.tree.map(lambda a: a[seeds], group.states), group.iteration)
+    return _own_group(jax.tree.map(lambda a: a[seeds], group.states), group.iteration)
 
 
 @quick_jit()
@@ -153,7 +154,12 @@ def _group_resized(algorithm: GMMVI, group: Group, capacity: int) -> Group:
     def resized(state: State) -> State:
         return _at(algorithm.resized(_at(state, group.iteration), capacity), None)
 
-    return Group(jax.vmap(resized)(group.states), jnp.array(group.iteration, copy=True))
+    return _own_group(jax.vmap(resized)(group.states), group.iteration)
+
+
+def _own_group(states: State, iteration: Count) -> Group:
+    """To be donated: no array of it is anybody else's."""
+    return Group(states, jnp.array(iteration, copy=True))
 
 
 def _brief(state: State) -> State:

@@ -64,7 +64,7 @@ def best_of_path(values: Values, way: Way, rng: np.random.Generator) -> Path:
     log_q = -0.5 * np.sum(noise**2, axis=1) - log_det[:, None] - 0.5 * D * np.log(2 * np.pi)
     log_ratio = np.where(np.isfinite(log_p), log_p - log_q, -np.inf)
     elbos = log_ratio.mean(axis=1)
-    # Less a standard error: the luckiest of many rough ones may seem better than the exact one, without any.
+    # Else the luckiest of many rough ones may seem better than the exact one, whose estimate has no error.
     best = int(np.argmax(elbos - np.where(np.isfinite(elbos), log_ratio.std(axis=1), 0) / np.sqrt(_DRAWS)))
     mean, L = usable[best]
     return Path(mean, L @ L.T, float(elbos[best]))

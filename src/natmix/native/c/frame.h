@@ -7,6 +7,17 @@
 static inline xla_buffer *arg(const xla_frame *f, int i) { return f->args.values[i]; }
 static inline xla_buffer *ret(const xla_frame *f, int i) { return f->rets.values[i]; }
 
+/* Bytes of a number; 0 for types that nobody uses. */
+static inline size_t size_of(const xla_buffer *b) {
+  switch (b->dtype) {
+    case XLA_F64: return 8;
+    case XLA_F32:
+    case XLA_S32:
+    case XLA_U32: return 4;
+    default: return b->dtype == XLA_PRED;
+  }
+}
+
 static inline void *problem(const xla_frame *f, const char *message) {
   xla_error_create create = {sizeof create, NULL, message, XLA_INVALID_ARGUMENT};
   return f->api->error_create(&create);

@@ -61,8 +61,6 @@ static const kernels *of_type(const xla_buffer *b) {
   return b->dtype == XLA_F64 ? best()->doubles : best()->singles;
 }
 
-static size_t number_size(const xla_buffer *b) { return b->dtype == XLA_F64 ? sizeof(double) : sizeof(float); }
-
 static int64_t real_rows(const xla_buffer *count, int64_t N) {
   int64_t n = *(const int32_t *)count->data;
   return n < 0 ? 0 : n < N ? n : N;
@@ -72,7 +70,7 @@ static int64_t real_rows(const xla_buffer *count, int64_t N) {
 static void clear_rest(xla_buffer *out, int64_t rows) {
   int64_t width = 1;
   for (int64_t i = 1; i < out->rank; i++) width *= out->dims[i];
-  size_t each = width * number_size(out);
+  size_t each = width * size_of(out);
   memset((char *)out->data + rows * each, 0, (out->dims[0] - rows) * each);
 }
 
@@ -244,7 +242,7 @@ HANDLER(moments, 0, 2) {
   enum { TASKS = 32, ROOM = 1 << 26, LARGE = 1 << 15 }; /* at most; bytes for all sums, and of one component's */
   if (!p.K) return NULL;
   int64_t width = (p.D + 15) / 16 * 16;
-  size_t one = ((p.D + 1) * width + p.C) * number_size(arg(f, 0)), all = p.K * one;
+  size_t one = ((p.D + 1) * width + p.C) * size_of(arg(f, 0)), all = p.K * one;
   p.each = one > LARGE ? 1 : COMPONENT_BLOCK;
   int64_t blocks = (p.K + p.each - 1) / p.each, chunks = blocks < TASKS ? TASKS / blocks : 1;
   if (chunks * all > ROOM) chunks = all < ROOM ? (int64_t)(ROOM / all) : 1;
@@ -276,8 +274,8 @@ HANDLER(regressions, 0, 2) {
   if (p.block > BLOCK_NUMBERS / each) p.block = BLOCK_NUMBERS / each;
   if (p.block > COMPONENT_BLOCK) p.block = COMPONENT_BLOCK;
   if (p.block < 1) p.block = 1;
-  memset(s->out, 0, s->K * p.F * number_size(ret(f, 0)));
-  if (s->chunks > 1 && !(s->partial = malloc(s->chunks * s->K * each * number_size(ret(f, 0)))))
+  memset(s->out, 0, s->K * p.F * size_of(ret(f, 0)));
+  if (s->chunks > 1 && !(s->partial = malloc(s->chunks * s->K * each * size_of(ret(f, 0)))))
     return problem(f, "There is not enough memory for the sums of the components' features.");
   parallel(f, s->chunks * ((s->K + p.block - 1) / p.block), k->regressions, &p);
   if (s->chunks > 1) parallel(f, s->K, k->solve_regressions, &p);

@@ -21,9 +21,9 @@
 
 #define TABLE                                                                                            \
   {                                                                                                      \
-    TILE, T(log_prob), T(relevant), T(unseen), T(nearest_means), T(mixture_log_prob), T(meet), T(score),     \
-        T(pulled), T(moments), T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums), T(regressions),             \
-        T(solve_regressions), T(trust_region), T(logistic), T(logistic_minibatch), T(network)                             \
+    TILE, T(log_prob), T(relevant), T(unseen), T(nearest_means), T(mixture_log_prob), T(meet), T(score), \
+        T(pulled), T(moments), T(gather_moments), T(largest), T(sums), T(log_sums), T(sample_sums),      \
+        T(regressions), T(solve_regressions), T(trust_region), T(logistic), T(logistic_minibatch), T(network)                             \
   }
 static const kernels T(table) = TABLE;
 

@@ -14,14 +14,10 @@ typedef struct {
   void **errors; /* [members] */
 } call;
 
-static size_t number_size(int dtype) {
-  return dtype == XLA_F64 ? 8 : dtype == XLA_F32 || dtype == XLA_S32 || dtype == XLA_U32 ? 4 : 1;
-}
-
 /* The member's part of an array; `shape` is that of all members. */
 static xla_buffer part(const xla_buffer *whole, const int64_t *shape, int64_t extra, int64_t member) {
   xla_buffer own = *whole;
-  size_t stride = number_size(whole->dtype), offset = 0;
+  size_t stride = size_of(whole), offset = 0;
   own.dims = whole->dims + extra;
   own.rank = whole->rank - extra;
   for (int64_t i = 0; i < own.rank; i++) stride *= own.dims[i];

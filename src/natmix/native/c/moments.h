@@ -11,7 +11,7 @@
 static void T(moments)(const void *data, int64_t task) {
   const weighted_samples *p = data;
   int64_t K = p->K, D = p->D, C = p->C, blocks = (K + p->each - 1) / p->each;
-  int64_t width = (D + LANES - 1) / LANES * LANES, height = D + 1, each = height * width + C;
+  int64_t width = T(whole)(D), height = D + 1, each = height * width + C;
   int64_t k0 = task % blocks * p->each, kb = K - k0 < p->each ? K - k0 : p->each, from, to;
   T(chunk)(p, task / blocks, &from, &to);
   const REAL *lc = p->log_components, *background = p->log_background, *top = p->top, *columns = p->columns;
@@ -27,7 +27,7 @@ static void T(moments)(const void *data, int64_t task) {
     int64_t size = to - start < SUB ? to - start : SUB;
     for (int64_t s = 0; s < size; s++) {
       int64_t n = start + s;
-      for (int64_t k = 0; k < COMPONENT_BLOCK; k += LANES) {
+      for (int64_t k = 0; k < kb; k += LANES) {
         T(vec) value = T(part)(lc + n * K, k0 + k, K, n + 1 == p->N, (REAL)-INFINITY);
         value = p->valid[n] ? T(share)(value - background[n] - T(load)(tops + k)) : (T(vec)){0};
         T(store)(w + s * COMPONENT_BLOCK + k, value);
@@ -63,10 +63,11 @@ static void T(moments)(const void *data, int64_t task) {
 }
 
 /* Component k of Stein's sums in whitened coordinates, from those of all chunks: out[k] is the symmetric part of
-   W sum_n w (x - m) v^T L, pulled[k] is L^T sum_n w v, sums[k] is sum_n w c. All zero without weights. */
+   W sum_n w (x - m) v^T L, pulled[k] is L^T sum_n w v, sums[k] is sum_n w c. All are zero where the last are: columns
+   are such that it takes weights for a sum. */
 static void T(gather_moments)(const void *data, int64_t k) {
   const weighted_samples *p = data;
-  int64_t K = p->K, D = p->D, C = p->C, width = (D + LANES - 1) / LANES * LANES, height = D + 1;
+  int64_t K = p->K, D = p->D, C = p->C, width = T(whole)(D), height = D + 1;
   int64_t each = height * width + C, square = width * width;
   REAL *M = (REAL *)p->partial + k * each, *sums = M + height * width, *out = (REAL *)p->out + k * D * D;
   REAL *pulled = (REAL *)p->pulled + k * D;

@@ -3,11 +3,6 @@
 
 #include "members.h"
 
-/* 0 for types that nobody keeps. */
-static size_t size_of(const xla_buffer *b) {
-  return b->dtype == XLA_F64 ? 8 : b->dtype == XLA_F32 || b->dtype == XLA_S32 ? 4 : b->dtype == XLA_PRED;
-}
-
 /* mask [N] -> [N]: the rows where it holds, in their order, and then the last row. */
 HANDLER(front, 0, 1) {
   const uint8_t *mask = arg(f, 0)->data;

@@ -113,7 +113,9 @@ static void T(lower_half)(const REAL *from, int64_t D, int64_t width, REAL *to) 
   for (int64_t i = 0; i < D; i++) T(fill_row)(from + i * D, i + 1, width, 1, to + i * width);
 }
 
-static void T(transposed)(const REAL *from, int64_t width, REAL *to) { T(transpose)(from, width, width, width, to, width); }
+static void T(transposed)(const REAL *from, int64_t width, REAL *to) {
+  T(transpose)(from, width, width, width, to, width);
+}
 
 static int T(all_finite)(const REAL *x, int64_t n) {
   T(vec) zeros = {0};

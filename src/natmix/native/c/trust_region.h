@@ -1,25 +1,25 @@
-/* The longest natural-gradient step of each component within a bound on KL(new || old): the search of
-   `component_updaters/_cholesky_search.py`. Included once per type.
+/* The longest natural-gradient step of each component within a bound on KL(new || old), by a search like that of
+   `component_updaters/_cholesky_search.py`, with three moments for its first guess. Included once per type.
 
    With whitened curvature A and gradient a the new precision is P = I + A / eta = R^T R with a lower R, and with
    V = R^-1 the mean moves by s = -V V^T a / eta; 2 KL = sum_i f(R_ii) + sum_{i > j} V_ij^2 + |s|^2 with
-   f(r) = 1 / r^2 - 1 + 2 log r. No term loses digits, however short the step. */
+   f(r) = 1 / r^2 - 1 + 2 log r, where roundings of r near 1 hardly matter: short steps keep their digits. */
 
 #define EVALUATIONS 24
-#define EXACT_DIM 48
-#define ENOUGH (D <= EXACT_DIM ? 0.9999 : 0.99)
-/* A step is long enough when its KL is this share of the bound. */
-#define HALVINGS 40
+#define FEW_DIMENSIONS 48
+/* A step is long enough when its KL is 99% of the bound; in so many dimensions, where trying again is cheap, 99.99%. */
+#define HALVINGS 20
 #define AROUND 6.0
 #define APART 0.02
 /* Of the first guess: where it is sought, in log eta around that of short steps; and for a slope. */
 
-#define SMALLEST 1e-30
-/* Curvatures below it do not make A larger when it is divided by its largest number. */
+#define LEAST_SIZE 1e-30
+#define MOST_SIZE 1e30
+/* Of what A is divided by: its inverse is a number of any type, and A's square too. */
 
 typedef struct {
   int64_t D, width;
-  REAL *A, *a;         /* A over `size`, its largest number */
+  REAL *A, *a;         /* A over `size`, about its largest number */
   REAL *R, *U, *V;     /* U = R^T */
   REAL *block;         /* room for the factors */
   REAL *shift, *rotated;
@@ -113,9 +113,9 @@ static double T(guess)(const T(region) * p, double aim, double *slope) {
 
 /* Finds the step; whether there is one. */
 static int T(longest_step)(const T(region) * p, double bound, double temperature) {
-  if (!(bound > 0)) return 0;
-  int64_t D = p->D;
-  double aim = (1 + 2 * ENOUGH) / 3 * bound, slope = -2, log_T = log(temperature);
+  if (!(bound > 0) || !(temperature > 0)) return 0;
+  double enough = (p->D <= FEW_DIMENSIONS ? 0.9999 : 0.99) * bound, aim = (bound + 2 * enough) / 3;
+  double slope = -2, log_T = log(temperature);
   double t = fmax(T(guess)(p, aim, &slope), log_T), low = log_T - 1, high = INFINITY, tried = NAN;
   double last[2] = {NAN, NAN}; /* log eta and log KL */
   for (int n = 0; n < EVALUATIONS; n++) {
@@ -123,7 +123,8 @@ static int T(longest_step)(const T(region) * p, double bound, double temperature
     tried = t;
     if (kl <= bound) high = fmin(high, t);
     else low = fmax(low, t);
-    if (kl <= bound && (kl >= ENOUGH * bound || t <= log_T)) break;
+    if (kl <= bound && (kl >= enough || t <= log_T)) break;
+    if (high - low < EPSILON) break; /* rounding alone decides between them */
     if (isfinite(kl) && kl > 0) {
       double secant = (log(kl) - last[1]) / (t - last[0]);
       if (fabs(secant) < 1e3) slope = fmin(fmax(secant, -200), -0.5);
@@ -159,19 +160,20 @@ static double T(rounding)(const REAL *mean, const REAL *L, const REAL *W, int64_
 static void T(trust_region)(const void *data, int64_t k) {
   const trust_regions *q = data;
   int64_t D = q->D, width = T(whole)(D), square = width * width;
-  const REAL *A = (const REAL *)q->A + k * D * D, *a = (const REAL *)q->a + k * D, *mean = (const REAL *)q->mean + k * D;
+  const REAL *A = (const REAL *)q->A + k * D * D, *a = (const REAL *)q->a + k * D;
+  const REAL *mean = (const REAL *)q->mean + k * D;
   const REAL *L = (const REAL *)q->L + k * D * D, *W = (const REAL *)q->W + k * D * D;
   REAL *new_mean = (REAL *)q->new_mean + k * D, *new_L = (REAL *)q->new_L + k * D * D;
   REAL *new_W = (REAL *)q->new_W + k * D * D;
   int ok = q->usable[k] && T(all_finite)(A, D * D) && T(all_finite)(a, D);
   REAL *room = ok ? T(room)(4 * square + (BLOCK + 4) * width) : NULL;
   if (ok) {
-    T(region) p = {.D = D, .width = width, .A = room, .R = room + square, .U = room + 2 * square, .V = room + 3 * square};
-    p.block = room + 4 * square, p.a = p.block + BLOCK * width;
+    T(region) p = {.D = D, .width = width, .A = room, .R = room + square, .U = room + 2 * square};
+    p.V = room + 3 * square, p.block = room + 4 * square, p.a = p.block + BLOCK * width;
     p.shift = p.a + width, p.rotated = p.shift + width;
     REAL *moved = p.rotated + width;
     T(clear)(room, 4 * square + (BLOCK + 4) * width);
-    p.size = fmax(T(largest_of)(A, D * D), SMALLEST);
+    p.size = fmin(fmax(T(largest_of)(A, D * D), LEAST_SIZE), MOST_SIZE);
     for (int64_t i = 0; i < D; i++) T(fill_row)(A + i * D, D, width, (REAL)(1 / p.size), p.A + i * width);
     T(fill_row)(a, D, width, 1, p.a);
     ok = T(longest_step)(&p, ((const REAL *)q->bound)[k], *(const REAL *)q->temperature);
