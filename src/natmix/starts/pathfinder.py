@@ -2,8 +2,8 @@
 
 L. Zhang, B. Carpenter, A. Gelman, A. Vehtari: Pathfinder: parallel quasi-Newton variational inference, JMLR
 2022. The way of a climb passes from the tails through the bulk to the mode; at each of its points the
-curvature known so far gives a Gaussian, and the one with the best ELBO is taken, each estimate less its
-standard error. Unlike there, the inverse Hessian is a dense matrix (dimensions are a few hundred at most),
+curvature known so far gives a Gaussian, and the one with the best ELBO is taken, each estimate less two
+standard errors. Unlike there, the inverse Hessian is a dense matrix (dimensions are a few hundred at most),
 and Laplace's approximation at the end of the way takes part.
 """
 
@@ -65,7 +65,8 @@ def best_of_path(values: Values, way: Way, rng: np.random.Generator) -> Path:
     log_ratio = np.where(np.isfinite(log_p), log_p - log_q, -np.inf)
     elbos = log_ratio.mean(axis=1)
     # Else the luckiest of many rough ones may seem better than the exact one, whose estimate has no error.
-    best = int(np.argmax(elbos - np.where(np.isfinite(elbos), log_ratio.std(axis=1), 0) / np.sqrt(_DRAWS)))
+    error = np.where(np.isfinite(elbos), log_ratio.std(axis=1), 0) / np.sqrt(_DRAWS)
+    best = int(np.argmax(elbos - 2 * error))
     mean, L = usable[best]
     return Path(mean, L @ L.T, float(elbos[best]))
 
