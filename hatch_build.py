@@ -1,4 +1,4 @@
-"""Compiles the loops of `natmix.native` when natmix is built or installed.
+"""Compiles the loops of `natmix.kernels.native` when natmix is built or installed.
 
 By the C compiler of the machine (``CC``, or ``cc``), else by the one in the package ziglang from PyPI. Where
 neither works natmix is installed without them, and says so.
@@ -19,7 +19,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path(__file__).parent / "src" / "natmix" / "native"
+FOLDER = Path(__file__).parent / "src" / "natmix" / "kernels" / "native"
 LIBRARY = FOLDER / "libnatmix.so"
 FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
 INSTRUCTIONS = {
@@ -49,7 +49,7 @@ class NativeLoops(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
         if version != "editable":
-            build_data["force_include"][str(LIBRARY)] = "natmix/native/libnatmix.so"
+            build_data["force_include"][str(LIBRARY)] = "natmix/kernels/native/libnatmix.so"
 
 
 def _possible(target: str) -> bool:
@@ -72,7 +72,7 @@ def _compiler() -> list[str] | None:
 def _compile(compiler: list[str]) -> None:
     sets = list(INSTRUCTIONS) if platform.machine().lower() in ("x86_64", "amd64") else ["plain"]
     sources = FOLDER / "c"
-    digest = runpy.run_path(str(FOLDER / "_sources.py"))["digest"]
+    digest = runpy.run_path(str(FOLDER / "sources.py"))["digest"]
     with tempfile.TemporaryDirectory() as folder:
         objects = [Path(folder) / f"{name}.o" for name in (*sets, "parallel", "members", "rows", "handlers")]
         jobs = [[*INSTRUCTIONS[name], f"-DBUILD={name}", str(sources / "kernels.c")] for name in sets]

@@ -10,8 +10,8 @@ import sys
 import numpy as np
 
 import natmix
-from natmix.cli._target import log_density
-from natmix.component_adaptation.vips import PAPER_THRESHOLDS
+from natmix.cli.target import log_density
+from natmix.modules.component_adaptation.vips import PAPER_THRESHOLDS
 
 SETTINGS = {
     "paper": {"add_iters": 30, "del_iters": 100, "thresholds": PAPER_THRESHOLDS, "prior_candidates": 0},

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from threadpoolctl import ThreadpoolController
 from timing import seconds_per_call
 
-from natmix._blas import single_threaded_blas
+from natmix.kernels.threads import single_threaded_blas
 
 
 def main():

@@ -13,9 +13,9 @@ from scipy import stats
 
 import natmix
 from natmix import Mixture
-from natmix._bridge import bridged
-from natmix._draws import Draws
 from natmix.diagnostics import diagnose
+from natmix.diagnostics.bridge_sampling import bridged
+from natmix.diagnostics.draws import Draws
 
 jax.config.update("jax_enable_x64", True)
 EVALUATIONS, REPETITIONS = 4000, 100

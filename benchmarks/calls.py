@@ -11,7 +11,7 @@ import time
 import gpu
 import jax
 
-from natmix._run import Runner
+from natmix.engine.chunk_runner import Runner
 
 SIZE = (2, 2, 5)
 CALLS = 200

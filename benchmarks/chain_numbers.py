@@ -21,12 +21,13 @@ from jaxtyping import Array
 from posteriors.catalogue import PROBLEMS
 
 import natmix
-from natmix import JaxTarget, Result, problems
-from natmix._evaluate import evaluated_draws
-from natmix.cli._compilation_cache import use_compilation_cache
+from natmix import JaxTarget, Result
+from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
-from natmix.diagnostics._affordable import affordable_chains
-from natmix.diagnostics._explore import BRIEF_STEPS
+from natmix.diagnostics.budget import affordable_chains
+from natmix.diagnostics.elbo import evaluated_draws
+from natmix.diagnostics.exploration import BRIEF_STEPS
+from natmix.experiments import problems
 
 SAMPLES = 2000
 

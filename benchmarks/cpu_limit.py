@@ -35,7 +35,7 @@ from paper_row import asked_and_told, later_phase
 from side_by_side.rows import Row, choose, distinct
 from timing import seconds_per_call
 
-from natmix._compile import quick_jit
+from natmix.kernels.compilation import quick_jit
 
 RESULTS = Path(__file__).parent.parent / "results"
 COLUMNS = (

@@ -30,13 +30,13 @@ import numpy as np
 from timing import seconds_per_call
 
 from natmix import GMMVI, Mixture
-from natmix._records import NaturalGradient
-from natmix._run import Runner
+from natmix.engine.chunk_runner import Runner
+from natmix.experiments.runs.batch import Together
 from natmix.gaussians import AbstractGaussians, FullGaussians
-from natmix.gaussians._quadratic_kernel import QuadraticKernel
-from natmix.gaussians._stacked_kernel import StackedKernel
 from natmix.gaussians.full import _HALVES
-from natmix.runs._together import Together
+from natmix.gaussians.quadratic_kernel import QuadraticKernel
+from natmix.gaussians.stacked_kernel import StackedKernel
+from natmix.modules.records import NaturalGradient
 from natmix.targets import JaxTarget
 
 PROTOTYPE = {

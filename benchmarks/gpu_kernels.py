@@ -17,10 +17,11 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from natmix import _blocks, _run
-from natmix._compile import parted
+from natmix.engine import chunk_runner
 from natmix.gaussians import full
-from natmix.targets import _points_at_once
+from natmix.kernels import blocks
+from natmix.kernels.compilation import parted
+from natmix.targets import points_per_call
 
 H200 = """
 gpu_device_info {
@@ -51,13 +52,13 @@ def compiled(size) -> str:
     # As on a GPU with much memory.
     jax.default_backend = lambda: "gpu"
     full.fast_doubles = lambda: True
-    _blocks.by_memory = _points_at_once.by_memory = lambda each, fewest, most: most
+    blocks.by_memory = points_per_call.by_memory = lambda each, fewest, most: most
     device = topologies.get_topology_desc(
         topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
     ).devices[0]
 
     def chunk(arrays, iterations, budget, state):
-        return _run._chunk.__wrapped__(rest, arrays, iterations, budget, state)
+        return chunk_runner._chunk.__wrapped__(rest, arrays, iterations, budget, state)
 
     placed = SingleDeviceSharding(device)
     program = jax.jit(chunk, in_shardings=placed, out_shardings=placed)

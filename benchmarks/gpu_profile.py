@@ -17,8 +17,8 @@ from typing import NamedTuple
 import gpu
 import jax
 
-from natmix._run import Runner
-from natmix.runs._together import Together
+from natmix.engine.chunk_runner import Runner
+from natmix.experiments.runs.batch import Together
 
 ITERATIONS = 15
 

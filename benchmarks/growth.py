@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI, Mixture
-from natmix._run import Runner
+from natmix.engine.chunk_runner import Runner
 from natmix.targets import JaxTarget
 
 FIXED = {"components": 16, "dimensions": 20, "samples": 100, "stored": 100_000}

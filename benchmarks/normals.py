@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from timing import seconds_per_call
 
-from natmix._compile import quick_jit
-from natmix._normals import normals
+from natmix.kernels.compilation import quick_jit
+from natmix.kernels.normal_draws import normals
 
 SIZES = {"gmm20": (300, 20), "breast_cancer": (250, 31), "german_credit": (400, 25), "gmm100": (300, 100)}
 AT_ONCE = (1, 5)

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side.rows import Row
 
-from natmix import GMMVI, problems, runs
-from natmix._capacity import initial_capacity
-from natmix._compile import quick_jit
-from natmix._run import Runner
-from natmix._state import State
+from natmix import GMMVI
+from natmix.engine.capacity import initial_capacity
+from natmix.engine.chunk_runner import Runner
+from natmix.experiments import problems, runs
+from natmix.kernels.compilation import quick_jit
+from natmix.modules.state import State
 from natmix.targets import AbstractTarget
 
 WARM, TIMED = 8, 60

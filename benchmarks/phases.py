@@ -29,11 +29,11 @@ from paper_row import LaterPhase, asked_and_told, later_phase, told
 from side_by_side.rows import choose, distinct
 from timing import seconds_per_call
 
-from natmix._changes import updated
-from natmix._compile import quick_jit
-from natmix._expectations import expected_log_ratios
-from natmix.ng_estimators import _in_passes
-from natmix.ng_estimators._base import responsibilities_and_log_density
+from natmix.kernels.compilation import quick_jit
+from natmix.modules.changes import updated
+from natmix.modules.expectations import expected_log_ratios
+from natmix.modules.ng_estimators import in_passes
+from natmix.modules.ng_estimators.base import responsibilities_and_log_density
 
 COLUMNS = ("row", "components", "dimensions", "samples", "new", "whole_ms")
 PHASES = ("ask", "target", "tell", "score", "estimate", "update", "reweigh")
@@ -77,8 +77,8 @@ def seconds(phase: LaterPhase) -> dict[str, float]:
         return estimator.estimate(state.ng_estimator, state.mixture, batch, T, penalty)
 
     def score(mixture, batch):
-        if _in_passes.pays(mixture.components, batch):
-            return _in_passes.mixture_score(mixture, batch)
+        if in_passes.pays(mixture.components, batch):
+            return in_passes.mixture_score(mixture, batch)
         r, _ = responsibilities_and_log_density(batch.log_components, mixture.log_weights)
         return mixture.components.mixture_score(r, batch.x, batch.count)
 

@@ -12,7 +12,7 @@ import argparse
 
 import numpy as np
 
-from natmix.problems.planar_robot import PRIOR_STD
+from natmix.experiments.problems.planar_robot import PRIOR_STD
 
 
 def on_the_way(x: np.ndarray, side: int) -> np.ndarray:

@@ -28,10 +28,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natmix import GMMVI, presets, problems
-from natmix._capacity import initial_capacity
-from natmix._run import Runner
-from natmix.sample_selectors._reuse import Ring
+from natmix import GMMVI
+from natmix.engine.capacity import initial_capacity
+from natmix.engine.chunk_runner import Runner
+from natmix.experiments import presets, problems
+from natmix.modules.sample_selectors.reuse import Ring
 
 CASES = ("german_credit:1", "german_credit:8", "breast_cancer:8", "gmm20:16", "gmm100:4")
 WAYS = {"none": 0.0, "reuse": 1.61803, "recomputed": 1.61803}

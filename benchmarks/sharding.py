@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI, JaxTarget, Mixture
-from natmix._run import Runner
+from natmix.engine.chunk_runner import Runner
 
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 BYTES = {"f64": 8, "f32": 4, "s32": 4, "u32": 4, "s64": 8, "pred": 1}

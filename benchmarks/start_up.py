@@ -41,10 +41,11 @@ FIRST = (
 import time
 start = time.perf_counter()
 import jax, jax.numpy as jnp
-from natmix import GMMVI, presets, problems
-from natmix._capacity import initial_capacity
-from natmix._run import Runner
-from natmix.cli._compilation_cache import use_compilation_cache
+from natmix import GMMVI
+from natmix.experiments import presets, problems
+from natmix.engine.capacity import initial_capacity
+from natmix.engine.chunk_runner import Runner
+from natmix.cli.compilation_cache import use_compilation_cache
 imported = time.perf_counter()
 use_compilation_cache()
 """
@@ -57,9 +58,10 @@ print(f"{end - start:.2f} s: {imported - start:.2f} s importing, {runner.compile
 
 GROWTH = """
 import jax, jax.numpy as jnp
-from natmix import GMMVI, problems
-from natmix._capacity import initial_capacity
-from natmix._run import Runner
+from natmix import GMMVI
+from natmix.experiments import problems
+from natmix.engine.capacity import initial_capacity
+from natmix.engine.chunk_runner import Runner
 problem = problems.load("stm20", seed=0)
 algorithm = GMMVI.from_codename("samtron", sample_selector={"desired_samples": 50},
     component_adaptation={"add_iters": 2, "del_iters": 10_000, "database_candidates": 1000})
@@ -77,11 +79,13 @@ OPTIONS = (
     """
 import time
 import jax, jax.numpy as jnp
-from natmix import GMMVI, _compile, presets, problems
-from natmix._capacity import initial_capacity
-from natmix._run import Runner
+from natmix import GMMVI
+from natmix.kernels import compilation
+from natmix.experiments import presets, problems
+from natmix.engine.capacity import initial_capacity
+from natmix.engine.chunk_runner import Runner
 if {default}:
-    _compile.compiler_options = dict
+    compilation.compiler_options = dict
 """
     + GMM20.replace("COMPONENTS", "14")
     + """state = runner.advance(state, 5, None).state

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natmix import GMMVI, problems
-from natmix.runs._choice import faster_together, step_size
-from natmix.runs._stepper import Alone
-from natmix.runs._together import Together
+from natmix import GMMVI
+from natmix.experiments import problems
+from natmix.experiments.runs.batch import Together
+from natmix.experiments.runs.choice import faster_together, step_size
+from natmix.experiments.runs.stepper import Alone
 
 CASES = {
     "cpu": ("gmm2:2:20", "gmm2:8:100", "gmm20:4:20", "gmm20:8:100", "german_credit:8:100", "gmm20:32:100"),

@@ -22,10 +22,10 @@ from scipy.special import gammaln
 
 import natmix
 from natmix import JaxTarget, Mixture
-from natmix._evaluate import evaluated_draws
-from natmix.cli._compilation_cache import use_compilation_cache
+from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
-from natmix.diagnostics._explore import BRIEF_STEPS
+from natmix.diagnostics.elbo import evaluated_draws
+from natmix.diagnostics.exploration import BRIEF_STEPS
 from natmix.targets import AbstractTarget
 
 LOG_2PI = np.log(2 * np.pi)

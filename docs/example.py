@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 import natmix
-from natmix.report import plot_fit_2d
+from natmix.plot import plot_fit_2d
 
 
 def log_density(x):

@@ -24,9 +24,9 @@ import sys
 import jax
 import pytest
 
-from natmix import _compile
+from natmix.kernels import compilation
 
-_compile._CPU_OPTIONS["xla_backend_optimization_level"] = 0
+compilation._CPU_OPTIONS["xla_backend_optimization_level"] = 0
 jax.config.update("jax_enable_x64", True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
 

@@ -10,8 +10,8 @@ import pytest
 
 import natmix
 from natmix import GMMVI, HostTarget, Mixture, TargetError
-from natmix._records import Evaluation
-from natmix._run import Runner
+from natmix.engine.chunk_runner import Runner
+from natmix.modules.records import Evaluation
 from natmix.targets import AbstractTarget
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

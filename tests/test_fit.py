@@ -9,8 +9,8 @@ import pytest
 
 import natmix
 from natmix import GMMVI, Info, Mixture
-from natmix._convergence import Best
-from natmix._negligible import NEGLIGIBLE_WEIGHT, without_negligible
+from natmix.engine.convergence import Best
+from natmix.mixture.negligible import NEGLIGIBLE_WEIGHT, without_negligible
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import Mixture
-from natmix.weight_updaters import Direct
+from natmix.modules.weight_updaters import Direct
 
 GRID = jnp.linspace(-15, 15, 30_001)
 STEP = GRID[1] - GRID[0]

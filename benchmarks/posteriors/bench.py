@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from natmix.cli._compilation_cache import use_compilation_cache
+from natmix.cli.compilation_cache import use_compilation_cache
 from posteriors import normal, ours, paths
 from posteriors.catalogue import PROBLEMS
 from posteriors.outcome import Outcome

@@ -1,13 +1,13 @@
-"""The logistic regressions of `natmix.problems` as NumPyro models."""
+"""The logistic regressions of `natmix.experiments.problems` as NumPyro models."""
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from natmix import references
-from natmix.problems import load
-from natmix.problems.logistic_regression import LOG_EVIDENCE, PRIOR_STD
+from natmix.experiments import references
+from natmix.experiments.problems import load
+from natmix.experiments.problems.logistic_regression import LOG_EVIDENCE, PRIOR_STD
 from posteriors.problem import Problem, Truth
 
 

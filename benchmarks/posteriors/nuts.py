@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from natmix.experiments.references.bridge import bridge_log_evidence
+from natmix.experiments.references.store import load, save
 from natmix.models import NumpyroModel
-from natmix.references._bridge import bridge_log_evidence
-from natmix.references._store import load, save
 from posteriors.problem import Problem, Truth
 from posteriors.symmetry import Points, Symmetry
 

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 import natmix
-from natmix._resample import resampled
+from natmix.result.resampling import resampled
 from posteriors.outcome import Outcome
 from posteriors.problem import Problem
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix.diagnostics import pareto_smooth
-from natmix.metrics._ratios import log_mean_exp
+from natmix.experiments.metrics.ratios import log_mean_exp
 from posteriors.symmetry import Points
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.vi import pathfinder
 
-from natmix._types import PRNGKey
+from natmix.array_types import PRNGKey
 from posteriors.evaluate import log_densities
 from posteriors.outcome import Outcome, weighed
 from posteriors.problem import Problem

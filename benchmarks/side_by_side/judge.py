@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import Mixture
+from natmix.experiments.runs.elbo_evaluation import look
 from natmix.gaussians import FullGaussians
-from natmix.runs._look import look
 from side_by_side.problem import load
 
 SAMPLES = 2000

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from natmix import problems
+from natmix.experiments import problems
 from side_by_side.rows import ROWS, Row
 
 Run = dict[str, Any]

@@ -15,9 +15,10 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from natmix import Mixture, runs  # noqa: E402
-from natmix._capacity import initial_capacity  # noqa: E402
-from natmix._run import CHUNK, Runner  # noqa: E402
+from natmix import Mixture  # noqa: E402
+from natmix.engine.capacity import initial_capacity  # noqa: E402
+from natmix.engine.chunk_runner import CHUNK, Runner  # noqa: E402
+from natmix.experiments import runs  # noqa: E402
 
 _IMPORTED = time.perf_counter() - _BEFORE_IMPORTS
 

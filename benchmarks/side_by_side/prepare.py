@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import natmix
-from natmix import problems, runs
-from natmix.problems import _minibatch, planar_robot
+from natmix.experiments import problems, runs
+from natmix.experiments.problems import minibatch, planar_robot
 from side_by_side.problem import digest, load
 
 POINTS = 32
@@ -58,7 +58,7 @@ def main(name: str, codename: str, seed: int, directory: Path) -> None:
 
 
 def start_key(seed: int) -> Any:
-    """The key from which `natmix.runs` draws the starting means of this seed."""
+    """The key from which `natmix.experiments.runs` draws the starting means of this seed."""
     return jax.random.split(jax.random.key(np.uint32(seed)), 3)[1]
 
 
@@ -84,7 +84,7 @@ def data(problem: problems.Problem) -> tuple[str, dict[str, Any]]:
         }
         return "planar_robot", {"goals": fn.goals, **stds}
     if kind == "WineMinibatch":
-        strides = np.array(_minibatch._coprime(fn.quality.shape[0]))
+        strides = np.array(minibatch._coprime(fn.quality.shape[0]))
         return "wine", {
             "features": fn.features,
             "quality": fn.quality,
@@ -114,7 +114,11 @@ def log_density(problem: problems.Problem, x: np.ndarray) -> tuple[np.ndarray, n
 
 def store(codename: str, problem: str) -> dict[str, Any]:
     """The paper's size of the reference's sample store."""
-    text = importlib.resources.files("natmix.presets").joinpath("paper.csv").read_text(encoding="utf-8")
+    text = (
+        importlib.resources.files("natmix.experiments.presets")
+        .joinpath("paper.csv")
+        .read_text(encoding="utf-8")
+    )
     rows = csv.DictReader(text.splitlines())
     row = next(r for r in rows if (r["codename"], r["problem"]) == (codename, problem))
     return {"keep_samples": row["keep_samples"] == "True", "max_stored": int(row["max_stored_samples"])}

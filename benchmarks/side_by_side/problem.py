@@ -9,7 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from natmix import problems
+from natmix.experiments import problems
 from side_by_side.split import FILE
 
 

@@ -1,16 +1,24 @@
 """natmix: variational inference with Gaussian mixtures by natural gradients."""
 
-from natmix._algorithm import GMMVI
-from natmix._codenames import MODULES
-from natmix._estimate import Estimate
-from natmix._fit import fit
-from natmix._io import load_metadata
-from natmix._result import Result
-from natmix._state import Info, State
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from natmix._version import __version__
+from natmix.estimate import Estimate
+from natmix.fit import fit
 from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
+from natmix.mixture.files import load_metadata
+from natmix.modules.codenames import MODULES
+from natmix.modules.state import Info, State
+from natmix.result import Result
 from natmix.targets import HostTarget, JaxTarget, TargetError
+
+if TYPE_CHECKING:
+    from natmix import calibration, diagnostics, experiments, models, plot
+
+_SUBPACKAGES = ("calibration", "diagnostics", "experiments", "models", "plot")
 
 __all__ = [
     "GMMVI",
@@ -26,6 +34,21 @@ __all__ = [
     "State",
     "TargetError",
     "__version__",
+    "calibration",
+    "diagnostics",
+    "experiments",
     "fit",
     "load_metadata",
+    "models",
+    "plot",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"natmix.{name}")
+    raise AttributeError(f"module 'natmix' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

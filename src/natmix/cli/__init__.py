@@ -1,5 +1,5 @@
 """The command ``natmix``."""
 
-from natmix.cli._app import app
+from natmix.cli.app import app
 
 __all__ = ["app"]

@@ -1,12 +1,11 @@
 """Whether to trust a fit: Pareto's k-hat, effective samples, evidence, modes, and a verdict in words."""
 
-from natmix.diagnostics._agreement import Agreement, Missing, agreement
-from natmix.diagnostics._diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
-from natmix.diagnostics._explore import Exploration, explore
-from natmix.diagnostics._missed import Hunt, MissedMode, hunt
-from natmix.diagnostics._modes import Mode, group, modes
-from natmix.diagnostics._pareto import Smoothed, pareto_smooth, reliable_below
-from natmix.diagnostics._simulation import ParameterCheck, SimulationCheck, simulation_check
+from natmix.diagnostics.agreement import Agreement, Missing, agreement
+from natmix.diagnostics.diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
+from natmix.diagnostics.exploration import Exploration, explore
+from natmix.diagnostics.mode_search import Hunt, MissedMode, hunt
+from natmix.diagnostics.modes import Mode, group, modes
+from natmix.diagnostics.psis import Smoothed, pareto_smooth, reliable_below
 
 __all__ = [
     "HIDDEN_SHARE",
@@ -17,8 +16,6 @@ __all__ = [
     "MissedMode",
     "Missing",
     "Mode",
-    "ParameterCheck",
-    "SimulationCheck",
     "Smoothed",
     "agreement",
     "diagnose",
@@ -28,5 +25,4 @@ __all__ = [
     "modes",
     "pareto_smooth",
     "reliable_below",
-    "simulation_check",
 ]

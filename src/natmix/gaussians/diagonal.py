@@ -5,8 +5,8 @@ from typing import Self
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from natmix._linalg import einsum
-from natmix.gaussians._base import AbstractGaussians
+from natmix.gaussians.base import AbstractGaussians
+from natmix.kernels.linalg import einsum
 
 
 class DiagonalGaussians(AbstractGaussians):

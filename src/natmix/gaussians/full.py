@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix import _sharding, native
-from natmix._blocks import block_rows, map_blocks
-from natmix._double import fast_doubles
-from natmix._linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
-from natmix._types import Count
-from natmix.gaussians import _by_loops
-from natmix.gaussians._base import AbstractGaussians
-from natmix.gaussians._kernels import AbstractKernel, WhitenedKernel
-from natmix.gaussians._pairs import moments, pulled_sums
-from natmix.gaussians._quadratic_kernel import QuadraticKernel
-from natmix.gaussians._stacked_kernel import StackedKernel
+from natmix.array_types import Count
+from natmix.gaussians import by_loops
+from natmix.gaussians.base import AbstractGaussians
+from natmix.gaussians.kernels import AbstractKernel, WhitenedKernel
+from natmix.gaussians.pairs import moments, pulled_sums
+from natmix.gaussians.quadratic_kernel import QuadraticKernel
+from natmix.gaussians.stacked_kernel import StackedKernel
+from natmix.kernels import native, sharding
+from natmix.kernels.blocks import block_rows, map_blocks
+from natmix.kernels.float64 import fast_doubles
+from natmix.kernels.linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
 
 _CPU_QUADRATIC = 40
 _ACCELERATOR_QUADRATIC = 64
@@ -81,7 +81,7 @@ class FullGaussians(AbstractGaussians):
         return QuadraticKernel(self) if self.dim <= _ACCELERATOR_QUADRATIC else StackedKernel(self)
 
     def has_loops(self, x: Float[Array, "N D"]) -> bool:
-        """Whether these samples meet the Gaussians in the loops of `natmix.native`."""
+        """Whether these samples meet the Gaussians in the loops of `natmix.kernels.native`."""
         return x.shape[0] >= _MANY_SAMPLES and native.used()
 
     def log_prob(
@@ -92,7 +92,7 @@ class FullGaussians(AbstractGaussians):
     ) -> Float[Array, "N K"]:
         if not self.has_loops(x):
             return super().log_prob(x, count, present)
-        return _by_loops.log_prob(self, x, count, present)
+        return by_loops.log_prob(self, x, count, present)
 
     def relevant_log_prob(
         self,
@@ -105,14 +105,14 @@ class FullGaussians(AbstractGaussians):
     ) -> Float[Array, "N K"]:
         if not self.has_loops(x):
             return super().relevant_log_prob(x, count, log_weights, log_share, near, log_background)
-        return _by_loops.relevant_log_prob(self, x, count, log_weights, log_share, near, log_background)
+        return by_loops.relevant_log_prob(self, x, count, log_weights, log_share, near, log_background)
 
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, " N"]:
         if not self.has_loops(x):
             return super().mixture_log_prob(log_weights, x, count)
-        return _by_loops.mixture_log_prob(self, log_weights, x, count)
+        return by_loops.mixture_log_prob(self, log_weights, x, count)
 
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
@@ -135,7 +135,7 @@ class FullGaussians(AbstractGaussians):
 
     def goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
         """Whether to leave out pairs that do not matter: when products with D x D matrices are the work."""
-        if self.capacity == 1 or _sharding.current() is not None:
+        if self.capacity == 1 or sharding.current() is not None:
             return False
         quadratic = isinstance(self.kernel(), QuadraticKernel)
         if jax.default_backend() == "cpu":

@@ -9,19 +9,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from natmix._types import PRNGKey, Scalar
+from natmix.array_types import PRNGKey, Scalar
 from natmix.mixture import Mixture
-from natmix.models._base import (
-    AbstractModel,
-    Points,
-    Start,
-    around,
-    by_name,
-    coordinate_names,
-    prior_remark,
-)
-from natmix.models._numpyro_checks import call_error, check_call, check_shapes, checked_arguments
-from natmix.models._predict import prediction_key, predictions, replicates
+from natmix.models.base import AbstractModel, Points, Start, around, by_name, coordinate_names, prior_remark
+from natmix.models.numpyro_checks import call_error, check_call, check_shapes, checked_arguments
+from natmix.models.prediction import prediction_key, predictions, replicates
 
 _PRIOR_DRAWS = 256
 

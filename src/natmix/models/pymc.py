@@ -8,9 +8,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from natmix._types import PRNGKey, Scalar
-from natmix.models._base import AbstractModel, Points, Start, by_name, prior_remark
-from natmix.models._predict_pymc import predictions
+from natmix.array_types import PRNGKey, Scalar
+from natmix.models.base import AbstractModel, Points, Start, by_name, prior_remark
+from natmix.models.prediction_pymc import predictions
 
 
 class PymcModel(AbstractModel):

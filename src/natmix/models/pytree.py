@@ -9,9 +9,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from natmix._types import PRNGKey, Scalar
-from natmix.models._base import AbstractModel, Points, Start, check_lengths, coordinate_names
-from natmix.models._bounds import Bounds
+from natmix.array_types import PRNGKey, Scalar
+from natmix.models.base import AbstractModel, Points, Start, check_lengths, coordinate_names
+from natmix.models.bounds import Bounds
 
 
 class PytreeModel(AbstractModel):

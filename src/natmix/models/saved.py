@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 import numpy as np
 from jaxtyping import Array, Float
 
-from natmix._types import PRNGKey, Scalar
-from natmix.models._base import AbstractModel, Points, Start
+from natmix.array_types import PRNGKey, Scalar
+from natmix.models.base import AbstractModel, Points, Start
 
 
 class SavedModel(AbstractModel):

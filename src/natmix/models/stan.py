@@ -9,10 +9,10 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from natmix._types import PRNGKey, Scalar
-from natmix.models import _stan
-from natmix.models._base import AbstractModel, Points, Start
-from natmix.models._stan import is_program as is_stan_program
+from natmix.array_types import PRNGKey, Scalar
+from natmix.models import stan_backends
+from natmix.models.base import AbstractModel, Points, Start
+from natmix.models.stan_backends import is_program as is_stan_program
 from natmix.targets import HostTarget
 
 __all__ = ["StanModel", "is_stan_program"]
@@ -49,16 +49,16 @@ class StanModel(AbstractModel):
         backend: str | None = None,
     ) -> None:
         self._given = (program, data, observed, seed, backend)
-        given = _stan.as_data(data)
+        given = stan_backends.as_data(data)
         self.observed = _observed(given.values, observed)
-        self._backend = _stan.load(_stan.Program.read(program), given, seed, backend)
+        self._backend = stan_backends.load(stan_backends.Program.read(program), given, seed, backend)
         self.dim = self._backend.dim
         if self.dim == 0:
             raise ValueError("The Stan program has no parameters: nothing is left to be inferred.")
-        self.coordinates = _stan.labels(self._backend)
+        self.coordinates = stan_backends.labels(self._backend)
         self.first_index = 1
-        self.latent = _stan.variables(self._backend.coordinates)
-        self._outputs = _stan.Outputs(self._backend.names)
+        self.latent = stan_backends.variables(self._backend.coordinates)
+        self._outputs = stan_backends.Outputs(self._backend.names)
         self._check_density()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -73,7 +73,7 @@ class StanModel(AbstractModel):
         why = self._backend.rejection
         raise ValueError(
             f"The Stan program has no finite log density at any of {_TRIES + 1} points within {_RADIUS:g} of "
-            f"zero, in unconstrained coordinates{f': {_stan.stan_reason(why)}' if why else '.'}"
+            f"zero, in unconstrained coordinates{f': {stan_backends.stan_reason(why)}' if why else '.'}"
         )
 
     def target(self) -> HostTarget:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natmix._interrupt import Interrupted, user_code
-from natmix._records import Evaluation
-from natmix._types import Count, PRNGKey
-from natmix.targets._base import AbstractTarget, TargetError, check_batch_size, check_dim
+from natmix.array_types import Count, PRNGKey
+from natmix.interrupts import Interrupted, user_code
+from natmix.modules.records import Evaluation
+from natmix.targets.base import AbstractTarget, TargetError, check_batch_size, check_dim
 
 _TASKS = 64
 """Pieces an iteration's points are cut into for an executor, unless ``batch_size`` says otherwise."""

@@ -1,0 +1,1 @@
+"""The driver of a run: chunks of iterations, compilation, growth, limits, convergence and recorders."""

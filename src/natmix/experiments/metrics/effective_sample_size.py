@@ -1,0 +1,39 @@
+"""How well the mixture would do as an importance distribution."""
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from natmix.array_types import PRNGKey
+from natmix.experiments.metrics.ratios import at_mixture_samples, at_target_samples, log_mean_exp
+from natmix.mixture import Mixture
+from natmix.targets import AbstractTarget
+
+
+def reverse_effective_sample_size(
+    mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000
+) -> float:
+    """ESS / n = E_q[w]^2 / E_q[w^2], w = p~ / q, from samples of the mixture: 1 if q = p.
+
+    A mixture that has missed a mode does not see it: compare with `forward_effective_sample_size`.
+    """
+    return share(at_mixture_samples(mixture, target, key, samples).log_w)
+
+
+def forward_effective_sample_size(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> float:
+    """ESS / n = 1 / (E_p[w] E_p[1 / w]), w = p~ / q, from samples of the target.
+
+    The same number as the reverse one in the limit, because E_q[w^2] / Z^2 = E_p[w] / Z and
+    E_p[1 / w] = 1 / Z, but estimated where the target is: near 0 if the mixture has missed a mode, or if
+    the target's tails are heavier than those of Gaussians (stm).
+    """
+    log_w = at_target_samples(mixture, target, samples).log_w
+    if np.any(np.isinf(log_w)):  # a sample where one of the densities vanishes
+        return 0.0
+    return float(np.exp(-log_mean_exp(log_w) - log_mean_exp(-log_w)))
+
+
+def share(log_w: Float[np.ndarray, " N"]) -> float:
+    """(sum w)^2 / (n sum w^2); zero without a positive weight."""
+    square = log_mean_exp(2 * log_w)
+    return float(np.exp(2 * log_mean_exp(log_w) - square)) if np.isfinite(square) else 0.0

@@ -1,0 +1,20 @@
+"""The evidence upper bound."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from natmix.estimate import Estimate
+from natmix.experiments.metrics.ratios import at_target_samples
+from natmix.mixture import Mixture
+from natmix.targets import AbstractTarget
+
+
+def evidence_upper_bound(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> Estimate:
+    """EUBO = E_p[log p~(x) - log q(x)] = log Z + KL(p || q), from independent samples of the target.
+
+    Its distance from log Z tells of modes that the mixture has missed, which the ELBO does not. For targets
+    of infinite variance (stm, 2 degrees of freedom) it is infinite; the estimate only grows with the samples.
+    """
+    log_w = at_target_samples(mixture, target, samples).log_w
+    error = np.std(log_w, ddof=1) / np.sqrt(log_w.size) if np.all(np.isfinite(log_w)) else np.inf
+    return Estimate(float(np.mean(log_w)), float(error))

@@ -1,0 +1,46 @@
+"""The log evidence by importance sampling."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from natmix.array_types import PRNGKey
+from natmix.experiments.metrics.effective_sample_size import share
+from natmix.experiments.metrics.ratios import at_mixture_samples, log_mean_exp
+from natmix.mixture import Mixture
+from natmix.targets import AbstractTarget
+
+
+class Evidence(NamedTuple):
+    """An estimate of log Z.
+
+    Attributes:
+        value: the log of the mean importance weight.
+        standard_error: of ``value``, to first order (delta method); too small if the effective sample
+            size is, because then the largest weights have not been seen.
+        effective_sample_size: as a share of the samples.
+        invalid_share: share of samples with log density NaN or +inf; they are left out.
+    """
+
+    value: float
+    standard_error: float
+    effective_sample_size: float
+    invalid_share: float
+
+
+def log_evidence(
+    mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000
+) -> Evidence:
+    """The estimate log Z = log E_q[w], w = p~(x) / q(x), from samples of the mixture.
+
+    The standard error is std(w) / (mean(w) sqrt(n)).
+    """
+    log_w, invalid = at_mixture_samples(mixture, target, key, samples)
+    value = log_mean_exp(log_w)
+    if not np.isfinite(value):  # no sample with a positive density, or none at all
+        return Evidence(value, float("inf"), 0.0, invalid)
+    n = log_w.size
+    ess = share(log_w)
+    # var(w) / mean(w)^2 = (1 / ess - 1) n / (n - 1)
+    error = np.sqrt(max(1 / ess - 1, 0.0) / (n - 1)) if n > 1 else np.inf
+    return Evidence(value, float(error), ess, invalid)

@@ -1,0 +1,60 @@
+"""The log densities log p~(x) and log q(x) at the same points, from which most metrics follow."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from natmix.array_types import PRNGKey
+from natmix.diagnostics.elbo import _log_density
+from natmix.mixture import Mixture
+from natmix.random_keys import as_key
+from natmix.targets import AbstractTarget
+
+
+class Ratios(NamedTuple):
+    """Log importance weights log w = log p~(x) - log q(x) of the usable points.
+
+    Attributes:
+        log_w: in float64; -inf where the target's density is zero, +inf where only the mixture's is.
+        invalid_share: share of points left out because log p~ was NaN or +inf there.
+    """
+
+    log_w: Float[np.ndarray, " N"]
+    invalid_share: float
+
+
+def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int) -> Ratios:
+    """At samples of q; the same points as `natmix.experiments.metrics.neg_elbo` takes with the same key."""
+    if samples < 2:
+        raise ValueError(f"An estimate with a standard error needs at least two samples, got {samples}.")
+    key_x, key_target = jax.random.split(as_key(key))
+    return _at(mixture, target, key_target, mixture.sample(key_x, samples))
+
+
+def at_target_samples(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> Ratios:
+    """At given samples of p."""
+    x = np.asarray(samples)
+    if x.ndim != 2 or x.shape[0] < 2 or x.shape[1] != mixture.dim:
+        raise ValueError(
+            f"Samples of the target must have shape [N, {mixture.dim}] with N >= 2, got {list(x.shape)}."
+        )
+    return _at(mixture, target, jax.random.key(0), x)
+
+
+def _at(mixture: Mixture, target: AbstractTarget, key: PRNGKey, x: ArrayLike) -> Ratios:
+    points = jax.numpy.asarray(x, mixture.dtype)
+    log_p = np.asarray(_log_density(target, key, points), dtype=float)
+    log_q = np.asarray(mixture.log_prob(points), dtype=float)
+    valid = log_p < np.inf
+    return Ratios((log_p - log_q)[valid], float(np.mean(~valid)))
+
+
+def log_mean_exp(log_w: Float[np.ndarray, " N"]) -> float:
+    """The log of the mean of exp(log_w), without overflow."""
+    top = float(np.max(log_w, initial=-np.inf))
+    if not np.isfinite(top):
+        return top
+    return top + float(np.log(np.mean(np.exp(log_w - top))))

@@ -1,0 +1,156 @@
+"""The paper's choices of hyperparameters for nine codenames on its test problems.
+
+``paper.csv`` holds one row per codename and problem; an empty cell does not apply. Rows named
+``*_testsplit`` belong to the paper's table of accuracies on held-out data.
+"""
+
+import csv
+import dataclasses
+import functools
+import importlib.resources
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from natmix.experiments.problems.base import Start
+from natmix.modules.codenames import MODULES, parse
+from natmix.modules.hyperparameters import Option
+
+MOST_STORED = 2_000_000
+"""Samples kept as candidates for new components, at most.
+
+The paper stored up to 10,000,000 and then dropped every second one. Here a reservoir stays uniform
+over the whole history whatever its size, and 2,000,000 are as good at a fifth of the memory.
+"""
+
+_LIMITS = ("stepsize", "min_stepsize", "max_stepsize")
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """What the paper chose for one algorithm on one problem.
+
+    Attributes:
+        codename: the algorithm.
+        problem: the problem.
+        overrides: hyperparameters by module, for `natmix.GMMVI.from_codename`.
+        components: how many to start with.
+        mean: of the starting means, a number or one per dimension.
+        mean_scale: their standard deviation about it, likewise.
+        variance: of every starting component, likewise.
+        max_seconds: the paper's time limit (on 4 to 24 CPU cores).
+        max_iterations: the paper's limit of iterations.
+    """
+
+    codename: str
+    problem: str
+    overrides: Mapping[str, Mapping[str, Any]]
+    components: int
+    mean: float | tuple[float, ...]
+    mean_scale: float | tuple[float, ...]
+    variance: float | tuple[float, ...]
+    max_seconds: float
+    max_iterations: int
+
+    def start(self, dim: int) -> Start:
+        """Where runs start in ``dim`` dimensions."""
+        return Start.build(dim, self.mean, self.mean_scale, self.variance)
+
+
+def paper(codename: str, problem: str) -> Preset:
+    """The paper's choice for this algorithm (letters in any order and case) on this problem."""
+    options = parse(codename)
+    name = "".join(options[m].letter for m in MODULES)
+    rows = _rows()
+    if name not in codenames():
+        raise ValueError(
+            f"The paper has no hyperparameters for {name}; it has them for {', '.join(codenames())}."
+        )
+    if (name, problem) not in rows:
+        raise ValueError(
+            f"The paper has no hyperparameters for {name} on {problem!r}; for {name} it has them on "
+            f"{', '.join(problems(name))}."
+        )
+    row = rows[name, problem]
+    return Preset(
+        codename=name,
+        problem=problem,
+        overrides=_overrides(row, options),
+        components=int(row["initial_components"]),
+        mean=_per_dimension(row["initial_mean"]),
+        mean_scale=_per_dimension(row["initial_mean_scale"]),
+        variance=_per_dimension(row["initial_covariance"]),
+        max_seconds=_seconds(row["paper_time_limit"]),
+        max_iterations=int(row["iteration_limit"]),
+    )
+
+
+def codenames() -> tuple[str, ...]:
+    """The algorithms the paper has hyperparameters for."""
+    return tuple(dict.fromkeys(codename for codename, _ in _rows()))
+
+
+def problems(codename: str) -> tuple[str, ...]:
+    """The problems the paper has hyperparameters for, with this algorithm."""
+    return tuple(problem for name, problem in _rows() if name == codename.upper())
+
+
+@functools.cache
+def _rows() -> dict[tuple[str, str], dict[str, str]]:
+    text = (
+        importlib.resources.files("natmix.experiments.presets")
+        .joinpath("paper.csv")
+        .read_text(encoding="utf-8")
+    )
+    return {(row["codename"], row["problem"]): row for row in csv.DictReader(text.splitlines())}
+
+
+def _overrides(row: dict[str, str], options: Mapping[str, type[Option]]) -> dict[str, dict[str, Any]]:
+    chosen: dict[str, dict[str, Any]] = {
+        "sample_selector": {
+            "desired_samples": int(row["desired_samples"]),
+            "reuse_ratio": float(row["reuse_ratio"]),
+        },
+        "ng_estimator": {
+            "self_normalised": _flag(row["ng_self_normalised"]),
+            "own_samples_only": _flag(row["own_samples_only"]),
+        },
+        "component_stepsize": _stepsizes(row, "component"),
+        "weight_stepsize": _stepsizes(row, "weight"),
+        "weight_updater": {"self_normalised": _flag(row["weight_self_normalised"])},
+    }
+    if row["add_iters"]:
+        stored = min(int(row["max_stored_samples"]), MOST_STORED)
+        chosen["component_adaptation"] = {
+            "add_iters": int(row["add_iters"]),
+            "del_iters": int(row["del_iters"]),
+            "max_components": int(row["max_components"]),
+            "database_candidates": int(row["add_database_candidates"]),
+            "prior_candidates": int(row["add_prior_candidates"]),
+            "database_size": stored if _flag(row["keep_samples"]) else 0,
+        }
+    for module, values in chosen.items():
+        known = {name for name, _, _ in options[module].hyperparameters()}
+        assert known >= set(values), f"{module} has no {set(values) - known}"
+    return chosen
+
+
+def _stepsizes(row: dict[str, str], of: str) -> dict[str, float]:
+    cells = (row[f"{of}_stepsize"], row[f"{of}_stepsize_min"], row[f"{of}_stepsize_max"])
+    return {name: float(cell) for name, cell in zip(_LIMITS, cells, strict=True) if cell}
+
+
+def _flag(cell: str) -> bool:
+    return {"True": True, "False": False}[cell]
+
+
+def _per_dimension(cell: str) -> float | tuple[float, ...]:
+    value = json.loads(cell)
+    return tuple(map(float, value)) if isinstance(value, list) else float(value)
+
+
+def _seconds(cell: str) -> float:
+    """Of a time written d-hh:mm:ss."""
+    days, clock = cell.split("-")
+    hours, minutes, seconds = map(int, clock.split(":"))
+    return float(((int(days) * 24 + hours) * 60 + minutes) * 60 + seconds)

@@ -1,0 +1,97 @@
+"""What a test problem is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix.array_types import PRNGKey
+from natmix.gaussians import FullGaussians
+from natmix.gaussians.diagonal import DiagonalGaussians
+from natmix.mixture import Mixture
+from natmix.targets import JaxTarget
+
+Sampler = Callable[[PRNGKey, int], Float[Array, "N D"]]
+Metric = Callable[[Mixture, PRNGKey], float]
+
+
+class Start(eqx.Module):
+    """Where a run starts: means from N(mean, mean_scale^2), all with the same diagonal covariance.
+
+    The same mean and variance make the prior from which fresh candidates are drawn.
+    """
+
+    mean: tuple[float, ...] = eqx.field(static=True)
+    mean_scale: tuple[float, ...] = eqx.field(static=True)
+    variance: tuple[float, ...] = eqx.field(static=True)
+
+    @classmethod
+    def build(cls, dim: int, mean: Any, mean_scale: Any, variance: Any) -> "Start":
+        """From numbers or one number per dimension."""
+        return cls(*(_per_dimension(v, dim) for v in (mean, mean_scale, variance)))
+
+    def mixture(
+        self, key: PRNGKey, components: int, dtype: Any, diagonal: bool = False
+    ) -> tuple[Mixture, Mixture]:
+        """The starting mixture (one component: the mean itself) and the prior."""
+        prior = Mixture(
+            jnp.asarray(np.zeros(1), dtype), self._gaussians(jnp.asarray([self.mean], dtype), diagonal)
+        )
+        if components == 1:
+            return prior, prior
+        noise = jax.random.normal(key, (components, len(self.mean)), dtype)
+        means = jnp.asarray(self.mean, dtype) + noise * jnp.asarray(self.mean_scale, dtype)
+        weights = jnp.asarray(np.full(components, -np.log(components)), dtype)
+        return Mixture(weights, self._gaussians(means, diagonal)), prior
+
+    def _gaussians(self, mean: Float[Array, "K D"], diagonal: bool) -> FullGaussians | DiagonalGaussians:
+        # By NumPy: every operation of JAX outside a program is a small program of its own to begin with.
+        scale = np.sqrt(np.asarray(self.variance, mean.dtype))
+        if diagonal:
+            return DiagonalGaussians(mean, jnp.asarray(np.broadcast_to(scale, mean.shape)))
+        L, inverse = (np.tile(np.diag(d), (mean.shape[0], 1, 1)) for d in (scale, 1 / scale))
+        return FullGaussians(mean, jnp.asarray(L), jnp.asarray(inverse))
+
+
+class Problem(eqx.Module):
+    """A target with what is known about it.
+
+    Attributes:
+        name: as in ``natmix run NAME``.
+        title: a few words for people.
+        target: what the algorithm sees; random where it uses minibatches. Data are array leaves of
+            ``target.fn``, so that the targets of several seeds share one compiled program.
+        reference: what the ELBO is reported on; the full data where the target uses minibatches.
+        start: where runs start.
+        log_evidence: log of the target's normaliser, where it is known; -ELBOs cannot lie below minus this.
+        log_evidence_se: its standard error where it was estimated (``natmix references``), 0 where exact.
+        modes: centres of the target's modes, where they are known.
+        sample: exact samples of the target, where they can be had.
+        secondary: the problem's own measures of a mixture, by name.
+        infinite: metrics that would be estimates of something infinite here, by name, with the reason.
+    """
+
+    name: str = eqx.field(static=True)
+    title: str = eqx.field(static=True)
+    target: JaxTarget
+    reference: JaxTarget
+    start: Start
+    log_evidence: float | None = eqx.field(static=True, default=None)
+    log_evidence_se: float = eqx.field(static=True, default=0.0)
+    modes: Float[Array, "M D"] | None = None
+    sample: Sampler | None = eqx.field(static=True, default=None)
+    secondary: dict[str, Metric] = eqx.field(static=True, default_factory=dict)
+    infinite: dict[str, str] = eqx.field(static=True, default_factory=dict)
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.target.dim
+
+
+def _per_dimension(value: Any, dim: int) -> tuple[float, ...]:
+    return tuple(float(v) for v in np.broadcast_to(np.asarray(value, float), (dim,)))

@@ -1,0 +1,241 @@
+"""What a run is: problem, algorithm, start, precision and limits, as plain data."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natmix.experiments import presets
+from natmix.experiments.problems.base import Problem, Start
+from natmix.gmmvi import GMMVI
+from natmix.initialization import defaults
+from natmix.modules.codenames import MODULES, parse
+from natmix.modules.component_adaptation import Vips
+
+PRESETS = ("fit", "paper")
+COVARIANCES = ("full", "diagonal")
+DTYPES = ("float32", "float64")
+
+DEFAULT_SECONDS = 600.0
+"""The time limit of a seed if no limit is given."""
+
+FIXED_COMPONENTS = 32
+"""Components to start with if none are ever added and nobody says how many."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """When a seed stops; None is no limit.
+
+    Attributes:
+        max_seconds: of the run's clock (compilation counts, looks and checkpoints do not).
+        max_evaluations: of the target by the algorithm, never exceeded; looks do not count.
+        max_iterations: steps of the algorithm.
+        until: stop at the first look with a -ELBO of at most this.
+        max_run_seconds: of the clock less compilation, which the first seed pays for the others.
+    """
+
+    max_seconds: float | None = None
+    max_evaluations: int | None = None
+    max_iterations: int | None = None
+    until: float | None = None
+    max_run_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for seconds in (self.max_seconds, self.max_run_seconds):
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"The time limit must be positive, got {seconds:g} seconds.")
+        for name in ("max_evaluations", "max_iterations"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        if self.until is not None and math.isnan(self.until):
+            raise ValueError("until must be a number, the -ELBO to stop at.")
+
+    def completed_by(self, usual: "Limits") -> "Limits":
+        """These limits, and where there is none the usual one."""
+        mine, other = dataclasses.asdict(self), dataclasses.asdict(usual)
+        return Limits(**{k: other[k] if v is None else v for k, v in mine.items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a seed's run, apart from the seed.
+
+    Attributes:
+        problem: its name.
+        problem_options: given to `natmix.experiments.problems.load`.
+        algorithm: with all hyperparameters.
+        components: how many to start with.
+        start: where they start.
+        preset: which choices were completed by: "fit" or "paper".
+        covariance: "full" or "diagonal".
+        dtype: "float32" or "float64".
+        limits: when a seed stops.
+    """
+
+    problem: str
+    algorithm: GMMVI
+    components: int
+    start: Start
+    preset: str = "fit"
+    covariance: str = "full"
+    dtype: str = "float32"
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    problem_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The contents of ``config.json``, apart from the seeds."""
+        settings = _shortest(self.algorithm.settings())
+        return {
+            "format": 1,
+            "problem": {"name": self.problem, "options": dict(self.problem_options)},
+            "algorithm": {"codename": settings.pop("codename"), "settings": settings},
+            "start": {
+                "components": self.components,
+                "mean": list(self.start.mean),
+                "mean_scale": list(self.start.mean_scale),
+                "variance": list(self.start.variance),
+            },
+            "preset": self.preset,
+            "covariance": self.covariance,
+            "dtype": self.dtype,
+            "limits": dataclasses.asdict(self.limits),
+        }
+
+
+def configure(
+    problem: Problem,
+    algorithm: str = "samtron",
+    *,
+    preset: str = "fit",
+    overrides: Mapping[str, Any] | None = None,
+    components: int | None = None,
+    covariance: str = "full",
+    dtype: str = "float32",
+    limits: Limits | None = None,
+    problem_options: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """Complete what the user says by a preset.
+
+    Args:
+        problem: for any seed; its name, dimension and start are used.
+        algorithm: a codename.
+        preset: "fit": the choices of `natmix.fit`; "paper": the paper's, where it has some.
+        overrides: hyperparameters by module, before those of the preset.
+        components: how many to start with; the preset's number if left out (fit: 1, or
+            `FIXED_COMPONENTS` if none are added).
+        covariance: "full" or "diagonal".
+        dtype: "float32" or "float64".
+        limits: when a seed stops; the preset's where there is none (fit: `DEFAULT_SECONDS`).
+        problem_options: what the problem was loaded with.
+    """
+    check_choice("preset", preset, PRESETS)
+    check_choice("covariance", covariance, COVARIANCES)
+    check_choice("dtype", dtype, DTYPES)
+    if components is not None and components < 1:
+        raise ValueError(f"A run starts with at least one component, got {components}.")
+    if dtype == "float64" and not jax.config.read("jax_enable_x64"):
+        raise ValueError("float64 needs jax.config.update('jax_enable_x64', True) before arrays are made.")
+    given, overrides = limits or Limits(), overrides or {}
+    if preset == "paper":
+        chosen = presets.paper(algorithm, problem.name)
+        usual = Limits(max_seconds=chosen.max_seconds, max_iterations=chosen.max_iterations)
+        completed = merged(chosen.overrides, overrides)
+        start, K = chosen.start(problem.dim), chosen.components
+    else:
+        # Without any limit a run would not end.
+        unlimited = all(v is None for k, v in dataclasses.asdict(given).items() if k != "until")
+        usual = Limits(max_seconds=DEFAULT_SECONDS) if unlimited else Limits()
+        completed = defaults._for_target(algorithm, problem.target, covariance == "diagonal", overrides)
+        adapts = parse(algorithm)["component_adaptation"] is Vips
+        start, K = problem.start, 1 if adapts else FIXED_COMPONENTS
+    return RunConfig(
+        problem=problem.name,
+        algorithm=GMMVI.from_codename(algorithm, **completed),
+        components=K if components is None else components,
+        start=start,
+        preset=preset,
+        covariance=covariance,
+        dtype=dtype,
+        limits=given.completed_by(usual),
+        problem_options=problem_options or {},
+    )
+
+
+def check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
+    """One of a few words."""
+    if value not in choices:
+        raise ValueError(f"{what} must be {' or '.join(choices)}, got {value!r}.")
+
+
+def algorithm_from(config: Mapping[str, Any]) -> GMMVI:
+    """The algorithm that a ``config.json`` describes."""
+    settings = config["algorithm"]["settings"]
+    overrides = {
+        name: {k: v for k, v in value.items() if k != "option"} if name in MODULES else value
+        for name, value in settings.items()
+    }
+    return GMMVI.from_codename(config["algorithm"]["codename"], **overrides)
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides by module, the second ones winning."""
+    out: dict[str, Any] = dict(below)
+    for module, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(out.get(module), Mapping)
+        out[module] = {**out[module], **value} if both else value
+    return out
+
+
+def differences(
+    there: Any, here: Any, ignore: tuple[str, ...] = (), path: str = ""
+) -> list[tuple[str, Any, Any]]:
+    """(name, there, here) of everything that differs between two configurations."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        names = [k for k in dict.fromkeys([*there, *here]) if k not in ignore]
+        return [
+            found
+            for name in names
+            for found in differences(there.get(name), here.get(name), (), f"{path}.{name}" if path else name)
+        ]
+    return [] if there == here else [(path, there, here)]
+
+
+def parse_seconds(text: str) -> float:
+    """Of "90", "90s", "10m", "1.5h" or "1d"."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smhd]?)\s*", text)
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f"A time is written 90, 90s, 10m, 2h or 1d, got {text!r}.")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Of "7", "0,3,5" or "0:10" (0 to 9), or several of them with commas."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", part)
+        if match is None or int(match[2] or 0) >= 2**32 or int(match[1]) >= 2**32:
+            raise ValueError(
+                f"Seeds are written 7, 0,3,5 or 0:10 (that is 0 to 9), below 2**32, got {text!r}."
+            )
+        first = int(match[1])
+        seeds += range(first, int(match[2])) if match[2] else [first]
+    if not seeds:
+        raise ValueError(f"{text!r} names no seed: a:b is from a to b - 1.")
+    return list(dict.fromkeys(seeds))
+
+
+def _shortest(value: Any) -> Any:
+    """Numbers as people write them: 0.1 rather than its nearest float32."""
+    if isinstance(value, Mapping):
+        return {k: _shortest(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_shortest(v) for v in value]
+    single = jnp.result_type(float) == jnp.float32
+    return float(str(np.float32(value))) if single and isinstance(value, float) else value

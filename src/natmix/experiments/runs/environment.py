@@ -1,0 +1,53 @@
+"""Where a run took place."""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+import jax
+
+from natmix._version import __version__
+from natmix.kernels.threads import usable_cores
+
+_PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
+
+
+def environment() -> dict[str, Any]:
+    """Versions and hardware, as plain data."""
+    return {
+        "natmix": __version__,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in _PACKAGES},
+        "platform": platform.platform(),
+        "device": device(),
+        "devices": jax.device_count(),
+        "cpu_count": os.cpu_count(),
+        "x64": bool(jax.config.read("jax_enable_x64")),
+        "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def device() -> str:
+    """The kind of device the computation runs on."""
+    first = jax.devices()[0]
+    if first.platform != "cpu":
+        return first.device_kind
+    return f"CPU, {usable_cores()} cores ({_cpu_name()})"
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,134 @@
+"""Seeds of a table that was written before, where their run directories are gone."""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natmix.experiments.runs import Run, SeedRun
+from natmix.experiments.runs.history import WeightHistory
+from natmix.mixture import Mixture
+
+SEEDS = "table3_seeds.csv"
+LOOKS = "table3_looks.csv"
+LOOKED = ("seconds", "compile_seconds", "iterations", "evaluations", "components", "neg_elbo")
+"""What is kept of a look."""
+
+TOLD = ("seconds_to_paper", "run_seconds_to_paper")
+"""What the table says of a seed's looks: it may have more of them than are known."""
+
+DTYPE = "float32"
+"""What the table is run in; other runs may be beside them."""
+
+UNFINISHED = "unfinished"
+"""Why a seed stopped that was broken off."""
+
+_OTHER_TYPE = ", float64"
+_NAMES = ("algorithm", "problem", "seed")
+
+Looks = dict[tuple[str, ...], list[dict[str, str]]]
+
+
+class TabledSeed(SeedRun):
+    """A seed of which the numbers are left: ``numbers`` has all that the table says of it."""
+
+    def __init__(
+        self,
+        path: Path,
+        seed: int,
+        metrics: dict[str, np.ndarray],
+        numbers: dict[str, Any],
+        final: dict[str, Any] | None,
+    ) -> None:
+        about = {"seed": seed, "metrics": metrics, "trace": {}, "weights": WeightHistory.from_rows([])}
+        self.__dict__.update(about, final=final, failure=None, path=path, numbers=numbers)
+
+    path: Path
+    numbers: dict[str, Any]
+
+    @property
+    def mixture(self) -> Mixture:  # type: ignore[override]
+        raise FileNotFoundError(f"Seed {self.seed} has no mixture here: {self.path} has its numbers alone.")
+
+    def with_final(self, final: dict[str, Any]) -> SeedRun:
+        return TabledSeed(self.path, self.seed, self.metrics, self.numbers, final)
+
+    def __repr__(self) -> str:
+        return f"TabledSeed({str(self.path)!r}, {self.seed})"
+
+
+def tabled_runs(folder: Path) -> Iterator[Run]:
+    """A run for each seed in the table that a folder holds, if it holds one."""
+    path = folder / SEEDS
+    if path.is_file():
+        looks = _looks(folder / LOOKS)
+        for row in _rows(path, (*_NAMES, *LOOKED, "stopped", "device")):
+            yield _run(path, row, looks.get(tuple(row[name] for name in _NAMES), []))
+
+
+def _looks(path: Path) -> Looks:
+    out: Looks = {}
+    if path.is_file():
+        for row in _rows(path, (*_NAMES, *LOOKED)):
+            out.setdefault(tuple(row[name] for name in _NAMES), []).append(row)
+    return out
+
+
+def _rows(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        missing = [name for name in needed if name not in (reader.fieldnames or ())]
+        if missing:
+            raise ValueError(
+                f"{path} is no table of seeds that can be read: it has no column {missing[0]!r}."
+            )
+        return list(reader)
+
+
+def _run(path: Path, row: Mapping[str, str], looks: list[dict[str, str]]) -> Run:
+    try:
+        seed, numbers = int(row["seed"]), _numbers(row)
+        known: Sequence[Mapping[str, str]] = looks or [row]
+        metrics = {name: np.array([float(look[name] or "nan") for look in known]) for name in LOOKED}
+        told = {name: float(row.get(name) or "inf") for name in TOLD}
+        limits, device = numbers["limits"], numbers["device"]
+        broken = numbers["stopped"] == UNFINISHED
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}.") from error
+    except KeyError as error:
+        raise ValueError(f"{path} is damaged: a seed has no {error}.") from error
+    metrics |= {name: np.full(len(known), value) for name, value in told.items()}
+    numbers["device"] = str(device).removesuffix(_OTHER_TYPE)
+    config = {
+        "problem": {"name": row["problem"], "options": {}},
+        "algorithm": {"codename": row["algorithm"]},
+        "limits": limits,
+        "dtype": _OTHER_TYPE.strip(", ") if str(device).endswith(_OTHER_TYPE) else DTYPE,
+    }
+    tabled = TabledSeed(path, seed, metrics, numbers, None if broken else numbers)
+    return Run(path, config, {"device": numbers["device"]}, {seed: tabled})
+
+
+def _numbers(row: Mapping[str, str]) -> dict[str, Any]:
+    """As in a ``final.json``; a number that is not known is none."""
+    out: dict[str, Any] = {}
+    for name, text in row.items():
+        if name in (*_NAMES, *TOLD):
+            continue
+        if name.startswith("limits."):
+            out.setdefault("limits", {})[name.removeprefix("limits.")] = _value(text) if text else None
+        elif text:
+            out[name] = text.split() if name == "missing_metrics" else _value(text)
+        elif name in LOOKED:
+            out[name] = math.nan
+    return out
+
+
+def _value(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

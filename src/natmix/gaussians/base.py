@@ -1,0 +1,326 @@
+"""What every batch of Gaussians can do, whatever its covariances look like.
+
+K Gaussians N(m, S) with S = L L^T. Two kinds of coordinates are used:
+
+    y = L^-1 (x - m)        whitened: the Gaussian is N(0, I) there
+    A = L^T G L, a = L^T g  a curvature G and a gradient g seen from whitened coordinates
+
+A whitened symmetric matrix ("curvature") is a [K, D, D] array for full and a [K, D] array for
+diagonal covariances; the algebra on it is part of the interface, so estimators and updaters are
+written once. Everything stays accurate for ill-conditioned S because S never appears in it.
+"""
+
+import abc
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix.array_types import Count
+from natmix.gaussians.kernels import LOG_2PI, AbstractKernel, WhitenedKernel
+from natmix.kernels.blocks import map_blocks, map_components, skipping, sum_blocks
+from natmix.kernels.linalg import einsum
+
+Curvature = Float[Array, "K D D"] | Float[Array, "K D"]
+
+
+class AbstractGaussians(eqx.Module):
+    """K Gaussians in D dimensions."""
+
+    mean: eqx.AbstractVar[Float[Array, "K D"]]
+
+    # Construction -------------------------------------------------------------------------------
+
+    @classmethod
+    @abc.abstractmethod
+    def from_covariance(cls, mean: Float[Array, "K D"], covariance: Float[Array, "K D D"]) -> Self:
+        """From dense covariances (their diagonals, for a diagonal representation)."""
+
+    @classmethod
+    @abc.abstractmethod
+    def isotropic(cls, mean: Float[Array, "K D"], scale: Float[Array, " K"]) -> Self:
+        """Covariances scale^2 I."""
+
+    # Shape --------------------------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        """K, padding included."""
+        return self.mean.shape[-2]
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.mean.shape[-1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The floating-point type."""
+        return self.mean.dtype
+
+    # Geometry -----------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def covariance(self) -> Float[Array, "K D D"]:
+        """Dense covariances S."""
+
+    @abc.abstractmethod
+    def half_log_det(self) -> Float[Array, " K"]:
+        """Log |L| = 0.5 log |S|."""
+
+    def log_normaliser(self) -> Float[Array, " K"]:
+        """By how much log densities are below -|L^-1 (x - m)|^2 / 2."""
+        return self.half_log_det() + 0.5 * self.dim * LOG_2PI
+
+    @abc.abstractmethod
+    def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
+        """Y = L^-1 (x - m) for every component and sample."""
+
+    @abc.abstractmethod
+    def colour(self, y: Float[Array, "K N D"]) -> Float[Array, "K N D"]:
+        """X = m + L y: turns standard normal draws into samples."""
+
+    @abc.abstractmethod
+    def colour_rows(self, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+        """X = m + L y with the component of each sample given."""
+
+    @abc.abstractmethod
+    def pull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """L^T v: a gradient seen from whitened coordinates."""
+
+    @abc.abstractmethod
+    def push(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """L v: a whitened step in the original coordinates."""
+
+    @abc.abstractmethod
+    def unpull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """L^-T v: the inverse of ``pull``."""
+
+    @abc.abstractmethod
+    def pull_curvature(self, G: Float[Array, "K D D"]) -> Curvature:
+        """A = L^T G L (of diag(G), for a diagonal representation)."""
+
+    @abc.abstractmethod
+    def unpull_curvature(self, A: Curvature) -> Float[Array, "K D D"]:
+        """G = L^-T A L^-1, dense."""
+
+    # Algebra of whitened curvatures -------------------------------------------------------------
+
+    @abc.abstractmethod
+    def scaled(self, A: Curvature, by: Float[Array, " K"]) -> Curvature:
+        """A times one number per component."""
+
+    @abc.abstractmethod
+    def plus_identity(self, A: Curvature) -> Curvature:
+        """I + A."""
+
+    @abc.abstractmethod
+    def square(self, A: Curvature) -> Curvature:
+        """A A."""
+
+    @abc.abstractmethod
+    def spectrum(self, A: Curvature) -> tuple[Float[Array, "K D"], Any]:
+        """Eigenvalues of A and the basis they belong to."""
+
+    @abc.abstractmethod
+    def into_basis(self, basis: Any, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """Coordinates of v in an eigenbasis."""
+
+    @abc.abstractmethod
+    def from_basis(self, basis: Any, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """The inverse of ``into_basis``."""
+
+    @abc.abstractmethod
+    def from_spectrum(self, values: Float[Array, "K D"], basis: Any) -> Curvature:
+        """The curvature with these eigenvalues."""
+
+    @abc.abstractmethod
+    def factor(self, P: Curvature) -> Curvature:
+        """U with P = U U^T (upper triangular), NaN where P is not positive definite."""
+
+    @abc.abstractmethod
+    def solve(self, U: Curvature, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
+        """P^-1 v with P = U U^T."""
+
+    @abc.abstractmethod
+    def moved(self, U: Curvature, shift: Float[Array, "K D"]) -> Self:
+        """Gaussians with whitened precision U U^T and mean m + L shift."""
+
+    # Regression on quadratic features (MORE) ----------------------------------------------------
+
+    @abc.abstractmethod
+    def features(self, y: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        """Quadratic and linear features, uncorrelated under N(0, I); without the constant."""
+
+    @abc.abstractmethod
+    def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Curvature, Float[Array, "K D"]]:
+        """Hessian and gradient at y = 0 averaged over N(0, I) of the fitted quadratic."""
+
+    # Stein's moments ----------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _cross_moment(
+        self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
+    ) -> Float[Array, "K D D"] | Float[Array, "K D"]:
+        """sum_n w y v^T (its diagonal, for a diagonal representation)."""
+
+    @abc.abstractmethod
+    def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Curvature:
+        """sum_n w y y^T."""
+
+    @abc.abstractmethod
+    def _finish_cross(self, M: Float[Array, "K D D"] | Float[Array, "K D"]) -> Curvature:
+        """The symmetric part of M L."""
+
+    @abc.abstractmethod
+    def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
+        """sum_k r L^-T y."""
+
+    # What follows is written once ---------------------------------------------------------------
+
+    def kernel(self) -> AbstractKernel:
+        """The form in which these Gaussians meet samples."""
+        return WhitenedKernel(self)
+
+    def goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
+        """Whether sums over these samples leave out pairs of a sample and a component that do not matter."""
+        return False
+
+    def squared_distances(self, x: Float[Array, "N D"]) -> Float[Array, "K N"]:
+        """|L^-1 (x - m)|^2."""
+        y = self.whiten(x)
+        return jnp.sum(y * y, axis=-1)
+
+    def log_prob(
+        self,
+        x: Float[Array, "N D"],
+        count: Count | None = None,
+        present: Bool[Array, " K"] | None = None,
+    ) -> Float[Array, "N K"]:
+        """Log N(x; m, S) of every sample under every component; any number or -inf under absent ones."""
+        kernel = self.kernel()
+        return map_blocks(kernel.log_prob, (x,), _rows(kernel, x, count), count)
+
+    def relevant_log_prob(
+        self,
+        x: Float[Array, "N D"],
+        count: Count | None,
+        log_weights: Float[Array, " K"],
+        log_share: Float[Array, " K"],
+        near: Int[Array, " N"],
+        log_background: Float[Array, " N"] | None,
+    ) -> Float[Array, "N K"]:
+        """`log_prob`, or -inf where that changes no digit of a sum over samples or over components.
+
+        Args:
+            x: samples.
+            count: how many are real.
+            log_weights: -inf for absent components.
+            log_share: of each component, at most its share of the mixture, and of the background if that is
+                not known.
+            near: a component that is probably near, for each sample.
+            log_background: the density that samples are weighted by, if it is known.
+        """
+        return self.log_prob(x, count, log_weights > -jnp.inf)
+
+    def mixture_log_prob(
+        self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> Float[Array, " N"]:
+        """Log sum_k w_k N(x; m, S), without keeping an N x K array."""
+        kernel = self.kernel()
+        block = Partial(_mixture_log_prob, kernel, log_weights)
+        return map_blocks(block, (x,), _rows(kernel, x, count), count)
+
+    def mixture_score(
+        self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> Float[Array, "N D"]:
+        """Grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
+        kernel = self.kernel()
+        return map_blocks(kernel.score, (responsibilities, x), _rows(kernel, x, count), count)
+
+    def stein(
+        self,
+        weights: Float[Array, "N K"],
+        x: Float[Array, "N D"],
+        gradients: Float[Array, "N D"],
+        count: Count | None = None,
+    ) -> tuple[Curvature, Float[Array, "K D"]]:
+        """Weighted sums of y (grad R)^T and of grad R, both seen from whitened coordinates.
+
+        Expected Hessian and gradient by Stein's lemma (Eq. 7 and Eq. 6 of the paper):
+        L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L.
+        """
+        kernel = self.kernel()
+        arrays = (weights, x, gradients)
+        moment, gradient = sum_blocks(kernel.moment_and_gradient, arrays, _rows(kernel, x, count), count)
+        return kernel.curvature(moment), self.pull(gradient)
+
+    def own_stein(
+        self, weights: Float[Array, "K n"], x: Float[Array, "K n D"], gradients: Float[Array, "K n D"]
+    ) -> tuple[Curvature, Float[Array, "K D"]]:
+        """As `stein`, when each component has samples of its own."""
+
+        def one(row: Self, w: Array, x: Array, v: Array) -> tuple[Array, Array]:
+            curvature, gradient = jax.tree.map(lambda a: a[None], row).stein(w[:, None], x, v)
+            return curvature[0], gradient[0]
+
+        return map_components(jax.vmap(one), (self, weights, x, gradients))
+
+    def score_moments(
+        self, weights: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
+    ) -> tuple[Curvature, Float[Array, "K D"]]:
+        """Weighted sums of y y^T - I and of y: derivatives of E[c] when the weights hold c."""
+        rows = WhitenedKernel(self).rows_per_block()
+        second, first, total = sum_blocks(Partial(_whitened_moments, self), (weights, x), rows, count)
+        identity = self.plus_identity(jnp.zeros_like(second))
+        return second - self.scaled(identity, total), first
+
+    def entropy(self) -> Float[Array, " K"]:
+        """0.5 log |2 pi e S|."""
+        return self.half_log_det() + 0.5 * self.dim * (1 + LOG_2PI)
+
+    def where(self, mask: Bool[Array, " K"], other: Self) -> Self:
+        """Rows of self where ``mask`` holds, of ``other`` elsewhere."""
+        return jax.tree.map(lambda a, b: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), self, other)
+
+    def finite(self) -> Bool[Array, " K"]:
+        """Which rows hold only finite numbers and a positive scale."""
+        # Zero times a number is zero if that is finite, otherwise NaN: one sum tells it of all numbers.
+        zeros = [jnp.sum(0 * a.reshape(a.shape[0], -1), axis=1) for a in jax.tree.leaves(self)]
+        return jnp.isfinite(sum(zeros) + 0 * self.half_log_det())
+
+    def rounding(self) -> Float[Array, " K"]:
+        """How far rounding may move a sample, in standard deviations of the narrowest directions.
+
+        eps |L^-1 diag(|m| + s)| with s the coordinates' standard deviations: free of their scales.
+        """
+        return jnp.finfo(self.dtype).eps * self._narrowness()
+
+    @abc.abstractmethod
+    def _narrowness(self) -> Float[Array, " K"]:
+        """|L^-1 diag(|m| + s)|."""
+
+    def take(self, rows: Int[Array, " K2"]) -> Self:
+        """Some rows."""
+        return jax.tree.map(lambda a: a[rows], self)
+
+
+def _rows(kernel: AbstractKernel, x: Float[Array, "N D"], count: Count | None) -> int:
+    return skipping(kernel.rows_per_block(), x.shape[0], count)
+
+
+def _mixture_log_prob(
+    kernel: AbstractKernel, log_weights: Float[Array, " K"], x: Float[Array, "B D"]
+) -> Float[Array, " B"]:
+    return jax.nn.logsumexp(kernel.log_prob(x) + log_weights, axis=1)
+
+
+def _whitened_moments(
+    gaussians: AbstractGaussians, w: Float[Array, "B K"], x: Float[Array, "B D"]
+) -> tuple[Array, Array, Array]:
+    y = gaussians.whiten(x)
+    return gaussians._own_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)

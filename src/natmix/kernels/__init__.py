@@ -1,0 +1,1 @@
+"""Numeric operations: one file each, with all its forms."""

@@ -1,0 +1,34 @@
+"""Numbers that the members of a `jax.vmap` agree on, so that branches and loops stay what they are.
+
+Under `jax.vmap` a `jax.lax.cond` whose condition differs between members runs both branches for all, and a
+loop whose length differs copies what it carries in every round. If the members agree first the branch is
+taken if any of them wants it, and the loop runs as long as the longest; each then masks its own result.
+Outside of `jax.vmap` these functions return their argument.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from natmix.array_types import Count, Flag
+
+
+@jax.custom_batching.custom_vmap
+def anyone(flag: Flag) -> Flag:
+    """Whether it holds for any member."""
+    return flag
+
+
+@anyone.def_vmap
+def _anyone(size: int, batched: list[bool], flag: Flag) -> tuple[Flag, bool]:
+    return (jnp.any(flag, axis=0) if batched[0] else flag), False
+
+
+@jax.custom_batching.custom_vmap
+def most(number: Count) -> Count:
+    """The largest of all members'."""
+    return number
+
+
+@most.def_vmap
+def _most(size: int, batched: list[bool], number: Count) -> tuple[Count, bool]:
+    return (jnp.max(number, axis=0) if batched[0] else number), False

@@ -1,0 +1,221 @@
+"""Work on samples in blocks: bounded memory, and no time spent on padding.
+
+Arrays of samples have a fixed length N of which only the first ``count`` rows are real. The loops
+here stop after the block that holds the last real row; what they return beyond it is zero.
+Callers mask by ``count`` (or by validity) and never read those rows.
+
+The functions given are trees (`natmix.kernels.sharding`): the arrays they need are their leaves.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool
+
+from natmix.array_types import Count, PyTree
+from natmix.kernels import sharding
+from natmix.kernels.batching import most
+
+_CPU_ELEMENTS = 2**19
+_ACCELERATOR_ELEMENTS = (2**25, 2**28)
+_BYTES_PER_ELEMENT = 256
+"""Of an accelerator's memory, for each element of a block: 2^28 elements on one with 64 GiB or more."""
+
+
+def block_rows(elements_per_row: int) -> int:
+    """How many samples to handle at once when each needs ``elements_per_row`` temporaries."""
+    return max(64, _budget() // max(1, elements_per_row))
+
+
+def skipping(rows: int, n: int, count: Count | int | None) -> int:
+    """On an accelerator blocks are large: about eight instead of one, to skip those that hold padding.
+
+    Half a block or less is done at once: the host would have to wait for every turn of a loop.
+    """
+    if count is None or jax.default_backend() == "cpu" or n <= rows // 2:
+        return rows
+    return max(min(rows, -(-n // 8)), rows // 16)
+
+
+def _budget() -> int:
+    if jax.default_backend() == "cpu":
+        return _CPU_ELEMENTS
+    return by_memory(_BYTES_PER_ELEMENT, *_ACCELERATOR_ELEMENTS)
+
+
+def by_memory(bytes_each: int, fewest: int, most: int) -> int:
+    """How many there may be at once on this accelerator when each is given so much of its memory."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return min(max(stats.get("bytes_limit", 0) // bytes_each, fewest), most)
+
+
+def map_blocks(
+    fn: Callable[..., PyTree],
+    arrays: tuple[PyTree, ...],
+    rows: int,
+    count: Count | int | None = None,
+    *,
+    keep_blocks: bool = False,
+) -> PyTree:
+    """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first.
+
+    On several devices each has blocks of its own samples; with ``keep_blocks`` they are the blocks that one
+    device would have, and every sample is in one block alone.
+    """
+    n = _length(arrays)
+    if sharding.current() is not None:
+        if keep_blocks and n <= rows:
+            with sharding.using(None):
+                return fn(*arrays)
+        own = Partial(_own_blocks, map_blocks, fn, rows)
+        return sharding.map_samples(own, arrays, count, rows if keep_blocks else 1)
+    if n <= rows:
+        return fn(*arrays)
+    if keep_blocks and n % rows:
+        real = n if count is None else jnp.minimum(count, n)
+        out = map_blocks(fn, _pad(arrays, n, rows), rows, real, keep_blocks=True)
+        return jax.tree.map(lambda o: o[:n], out)
+    out_type = jax.eval_shape(fn, *_block(arrays, 0, rows))
+    out = jax.tree.map(lambda a: jnp.zeros((n, *a.shape[1:]), a.dtype), out_type)
+
+    def body(i: Count, out: PyTree) -> PyTree:
+        # The last block begins earlier rather than to end in padding: some rows are then done twice.
+        start = jnp.minimum(i * rows, n - rows)
+        result = fn(*_block(arrays, start, rows))
+        return jax.tree.map(lambda o, r: jax.lax.dynamic_update_slice_in_dim(o, r, start, 0), out, result)
+
+    return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
+
+
+def sum_blocks(
+    fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], rows: int, count: Count | int | None = None
+) -> PyTree:
+    """The sum of ``fn`` over blocks of samples; ``fn`` must give zero for rows of zeros."""
+    n = _length(arrays)
+    if sharding.current() is not None:
+        return sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
+    if n <= rows:
+        return fn(*arrays)
+    out_type = jax.eval_shape(fn, *_block(arrays, 0, rows))
+    out = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), out_type)
+
+    def body(i: Count, out: PyTree) -> PyTree:
+        # The last block begins earlier rather than to end in padding, with zeros for what has been counted.
+        start = jnp.minimum(i * rows, n - rows)
+        block = _block(arrays, start, rows)
+        if n % rows:
+            block = _only(start + jnp.arange(rows) >= i * rows, block)
+        return jax.tree.map(jnp.add, out, fn(*block))
+
+    return jax.lax.fori_loop(0, _trips(n, rows, count), body, out)
+
+
+def fold_blocks(
+    fn: Callable[[PyTree, Count | int, PyTree], PyTree],
+    start: PyTree,
+    arrays: PyTree,
+    rows: int,
+    count: Count | int | None = None,
+) -> PyTree:
+    """``fn(carry, first sample, block)`` over blocks of ``rows`` samples; the last has what remains."""
+    n = _length(arrays)
+    if n <= rows:
+        return fn(start, 0, arrays)
+    full = n // rows
+
+    def body(i: Count, carry: PyTree) -> PyTree:
+        return fn(carry, i * rows, _block(arrays, i * rows, rows))
+
+    carry = jax.lax.fori_loop(0, jnp.minimum(_trips(n, rows, count), full), body, start)
+    if n % rows:
+        carry = fn(carry, full * rows, _block(arrays, full * rows, n % rows))
+    return carry
+
+
+def _own_blocks(
+    over_blocks: Callable[..., PyTree],
+    fn: Callable[..., PyTree],
+    rows: int,
+    arrays: tuple[PyTree, ...],
+    count: Count | int | None,
+) -> PyTree:
+    return over_blocks(fn, arrays, rows, count)
+
+
+def map_components(
+    fn: Callable[..., PyTree],
+    rows: tuple[PyTree, ...],
+    present: Bool[Array, " K"] | None = None,
+    at_once: int | None = None,
+) -> PyTree:
+    """Apply ``fn`` to the rows of components, ``at_once`` of those present at a time; zeros for the others.
+
+    If nothing is said about presence, ``fn`` is given all rows together. On several devices each has its own
+    components.
+    """
+    mesh = sharding.current()
+    if mesh is not None:
+        # Simulated devices do one after another, as they share the threads of one pool: LAPACK's routines for
+        # batches of matrices hold a thread while they wait for others, so that all would wait for ever.
+        if mesh.devices.flat[0].platform == "cpu":
+            present, at_once = jnp.ones(_length(rows), bool) if present is None else present, 1
+        return sharding.map_rows(Partial(_own_components, fn, at_once), rows, present)
+    if present is None:
+        return fn(*rows)
+
+    def masked(o: Array) -> Array:
+        return jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o, jnp.zeros((), o.dtype))
+
+    K = present.shape[0]
+    if at_once is None or at_once >= K:
+        return jax.tree.map(masked, fn(*rows))
+    front = jnp.argsort(~present, stable=True)
+    count = jnp.sum(present, dtype=jnp.int32)
+    out = map_blocks(fn, jax.tree.map(lambda a: a[front], rows), at_once, count)
+    back = jnp.argsort(front)
+    return jax.tree.map(lambda o: masked(o[back]), out)
+
+
+def _own_components(
+    fn: Callable[..., PyTree],
+    at_once: int | None,
+    rows: tuple[PyTree, ...],
+    present: Bool[Array, " K"] | None,
+) -> PyTree:
+    return map_components(fn, rows, present, at_once)
+
+
+def rows_at_once(elements: int, on_cpu: int) -> int:
+    """How many components to handle at once when each needs ``elements`` temporaries.
+
+    Few on a CPU, so that absent ones cost nothing; on an accelerator as many as fit.
+    """
+    return on_cpu if jax.default_backend() == "cpu" else max(1, _budget() // max(1, elements))
+
+
+def _length(arrays: PyTree) -> int:
+    return jax.tree.leaves(arrays)[0].shape[0]
+
+
+def _pad(arrays: PyTree, n: int, rows: int) -> PyTree:
+    extra = -n % rows
+    return jax.tree.map(lambda a: jnp.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)), arrays)
+
+
+def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:
+    return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, rows, 0), arrays)
+
+
+def _only(mask: Bool[Array, " B"], arrays: PyTree) -> PyTree:
+    """Zeros in the other rows."""
+    return jax.tree.map(
+        lambda a: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, jnp.zeros((), a.dtype)), arrays
+    )
+
+
+def _trips(n: int, rows: int, count: Count | int | None) -> Count | int:
+    if count is None:
+        return -(-n // rows)
+    return (most(jnp.minimum(count, n)) + rows - 1) // rows

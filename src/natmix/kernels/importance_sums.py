@@ -1,0 +1,164 @@
+"""Sums of N x K weights that are never held all at once.
+
+A CPU spends more time on bringing arrays of N x K numbers into memory than on computing them. There the
+weights q(x|o) / z(x) are formed for some samples at a time, wherever a sum asks for them. Elsewhere all
+samples are one block, and the compiler sees that the weights are the same.
+"""
+
+from typing import Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float
+
+from natmix.array_types import Count, PyTree
+from natmix.kernels import native, sharding
+from natmix.kernels.blocks import block_rows, fold_blocks, map_blocks
+from natmix.kernels.importance_weights import log_importance
+from natmix.kernels.linalg import einsum
+
+
+class Weighting(Protocol):
+    """What the weights of samples follow from: `natmix.modules.records.Batch`, or `Background`."""
+
+    @property
+    def log_background(self) -> Float[Array, " N"]:
+        """Log z(x)."""
+
+    @property
+    def valid(self) -> Bool[Array, " N"]:
+        """Samples that have a weight."""
+
+    @property
+    def count(self) -> Count | None:
+        """How many samples are real; None for all."""
+
+
+class Background(eqx.Module):
+    """A `Weighting` by itself."""
+
+    log_background: Float[Array, " N"]
+    valid: Bool[Array, " N"]
+    count: Count | None = None
+
+
+def log_sums(
+    log_components: Float[Array, "N K"], log_weights: Float[Array, " K"], count: Count | None = None
+) -> Float[Array, " N"]:
+    """Log sum_k exp(log_components + log_weights) of each sample; any number beyond ``count``."""
+    if native.used():
+        return native.log_sums(log_components, log_weights, count)
+    rows = _rows(log_components)
+    block = Partial(_log_sums, log_weights)
+    if rows >= log_components.shape[0]:
+        return block(log_components)
+    return map_blocks(block, (log_components,), rows, count)
+
+
+def largest_log_weights(log_components: Float[Array, "N K"], batch: Weighting) -> Float[Array, " K"]:
+    """The largest log weight of each component, -inf if it has none."""
+    if native.used():
+        return native.largest_log_weights(log_components, batch.log_background, batch.valid, batch.count)
+
+    def block(top: Array, _: Count | int, arrays: PyTree) -> Array:
+        return jnp.maximum(top, jnp.max(log_importance(*arrays), axis=0))
+
+    start = jnp.full(log_components.shape[1], -jnp.inf, log_components.dtype)
+    return fold_blocks(block, start, _arrays(log_components, batch), _rows(log_components), batch.count)
+
+
+def weighted_sums(
+    log_components: Float[Array, "N K"],
+    batch: Weighting,
+    top: Float[Array, " K"],
+    columns: Float[Array, "N C"],
+) -> Float[Array, "K C"]:
+    """sum_n w columns_n with w relative to the largest."""
+    if native.used():
+        return _native_sums(log_components, batch, top, columns)[0]
+
+    def block(sums: Array, _: Count | int, arrays: PyTree) -> Array:
+        *arrays, columns = arrays
+        return sums + einsum("nk,nc->kc", relative_weights(top, *arrays), columns)
+
+    start = jnp.zeros((top.shape[0], columns.shape[1]), columns.dtype)
+    arrays = (*_arrays(log_components, batch), columns)
+    return fold_blocks(block, start, arrays, _rows(log_components), batch.count)
+
+
+def sample_sums(
+    log_components: Float[Array, "N K"],
+    batch: Weighting,
+    top: Float[Array, " K"],
+    factors: Float[Array, " K"],
+) -> Float[Array, " N"]:
+    """sum_k w factors_k with w relative to the largest; any number beyond the real samples."""
+    if native.used():
+        background, valid = batch.log_background, batch.valid
+        return native.sample_sums(log_components, background, valid, top, factors, batch.count)
+    rows = _rows(log_components)
+    block = Partial(_sample_sums, top, factors)
+    if rows >= log_components.shape[0]:
+        return block(*_arrays(log_components, batch))
+    return map_blocks(block, _arrays(log_components, batch), rows, batch.count)
+
+
+def effective_samples(log_components: Float[Array, "N K"], batch: Weighting) -> Float[Array, " K"]:
+    """n_eff = (sum w)^2 / sum w^2 (Section 3.1); zero without samples."""
+    largest = largest_log_weights(log_components, batch)
+    top = jnp.where(jnp.isfinite(largest), largest, 0)
+    total, squares = _totals(log_components, batch, top)
+    return jnp.where(jnp.isfinite(largest), total**2 / jnp.maximum(squares, 1e-30), 0)
+
+
+def _totals(
+    log_components: Float[Array, "N K"], batch: Weighting, top: Float[Array, " K"]
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """sum_n w and sum_n w^2."""
+    if native.used():
+        sums, squares = _native_sums(log_components, batch, top, jnp.ones_like(log_components[:, :1]))
+        return sums[:, 0], squares
+
+    def block(sums: tuple[Array, Array], _: Count | int, arrays: PyTree) -> tuple[Array, Array]:
+        w = relative_weights(top, *arrays)
+        return sums[0] + jnp.sum(w, axis=0), sums[1] + jnp.sum(w * w, axis=0)
+
+    start = jnp.zeros_like(top), jnp.zeros_like(top)
+    arrays = _arrays(log_components, batch)
+    return fold_blocks(block, start, arrays, _rows(log_components), batch.count)
+
+
+def _native_sums(
+    log_components: Float[Array, "N K"],
+    batch: Weighting,
+    top: Float[Array, " K"],
+    columns: Float[Array, "N C"],
+) -> tuple[Float[Array, "K C"], Float[Array, " K"]]:
+    background, valid = batch.log_background, batch.valid
+    return native.weighted_sums(log_components, background, valid, top, columns, batch.count)
+
+
+def _log_sums(log_weights: Array, log_components: Float[Array, "B K"]) -> Float[Array, " B"]:
+    return jax.nn.logsumexp(log_components + log_weights, axis=1)
+
+
+def _sample_sums(top: Array, factors: Array, *arrays: Array) -> Float[Array, " B"]:
+    return einsum("nk,k->n", relative_weights(top, *arrays), factors)
+
+
+def relative_weights(top: Float[Array, " K"], *arrays: Array) -> Float[Array, "B K"]:
+    """W relative to the largest, from log densities, log background and validity of some samples."""
+    return jnp.exp(log_importance(*arrays) - top)
+
+
+def _arrays(log_components: Float[Array, "N K"], batch: Weighting) -> tuple[Array, Array, Array]:
+    return log_components, batch.log_background, batch.valid
+
+
+def _rows(log_components: Float[Array, "N K"]) -> int:
+    N, K = log_components.shape
+    if jax.default_backend() != "cpu" or sharding.current() is not None:
+        return N
+    return block_rows(4 * K)

@@ -1,0 +1,89 @@
+"""Rows put in order, and written one after another into a buffer whose end is followed by its beginning.
+
+On a CPU these are native kernels, or without them two slices, as XLA's scatter is slow there. On
+accelerators it is a scatter, and on several devices: each looks for the rows that belong to its part.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from natmix.array_types import Count
+from natmix.kernels import native
+from natmix.kernels.sharding import current, everywhere
+
+
+def put_circular(store: Array, rows: Array, start: Count, count: Count) -> Array:
+    """The first ``count`` of ``rows``, which are no more than the slots, in slots start, start + 1, ..."""
+    S, N = store.shape[0], rows.shape[0]
+    first = jnp.minimum(start, S - N)
+    store = _put(store, rows, first, jnp.arange(N) - (start - first), count)
+    return _put(store, rows, jnp.zeros_like(first), jnp.arange(N) + (S - start), count)
+
+
+def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], count: Count) -> Array:
+    """Row ``number[i]``, if there is one, in slot first + i."""
+    N = rows.shape[0]
+    wanted = ((number >= 0) & (number < count)).reshape(-1, *[1] * (rows.ndim - 1))
+    present = jax.lax.dynamic_slice_in_dim(store, first, N, 0)
+    merged = jnp.where(wanted, rows[jnp.clip(number, 0, N - 1)], present)
+    return jax.lax.dynamic_update_slice_in_dim(store, merged, first, 0)
+
+
+def put_chosen(
+    stores: tuple[Array, ...], rows: tuple[Array, ...], chosen: Bool[Array, " N"], start: Count
+) -> tuple[Array, ...]:
+    """The rows where ``chosen`` holds in slots start, start + 1, ... of each store; if too many, the last."""
+    if native.used():
+        return tuple(native.put_chosen(s, r, chosen, start) for s, r in zip(stores, rows, strict=True))
+    count = jnp.sum(chosen, dtype=jnp.int32)
+    S, N = stores[0].shape[0], chosen.shape[0]
+    if jax.default_backend() == "cpu" and current() is None and N <= S:
+        rows = to_front(chosen, *rows)
+        return tuple(put_circular(s, r, start, count) for s, r in zip(stores, rows, strict=True))
+    chosen = everywhere(chosen)
+    number = jnp.cumsum(chosen) - 1
+    nowhere = S + jnp.arange(N)  # one for each: then every write has a slot of its own
+    slot = jnp.where(chosen & (number >= count - S), (start + number) % S, nowhere)
+    pairs = zip(stores, everywhere(rows), strict=True)
+    return tuple(s.at[slot].set(r, mode="drop", unique_indices=True) for s, r in pairs)
+
+
+def leading(number: Int[Array, " K"], most: int) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
+    """The first ``number`` of the ``most`` places of each row, one row after the other: rows and places.
+
+    Places are counted through all rows; what follows the last one means nothing.
+    """
+    K = number.shape[0]
+    ends = jnp.cumsum(number)
+    i = jnp.arange(K * most, dtype=jnp.int32)
+    row = jnp.minimum(jnp.searchsorted(ends, i, side="right", method=_method()), K - 1).astype(jnp.int32)
+    place = row * most + i - (ends - number)[row].astype(jnp.int32)
+    return row, jnp.minimum(place, K * most - 1)
+
+
+def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
+    """Rows where ``mask`` holds first, in their order; what follows means nothing."""
+    order, arrays = front(mask), everywhere(arrays)
+    return tuple(a[order] for a in arrays)
+
+
+def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
+    """The rows where ``mask`` holds, in their order; what follows means nothing."""
+    if native.used():
+        return native.front(mask)
+    n = mask.shape[0]
+    order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=_method())
+    return jnp.minimum(order, n - 1).astype(jnp.int32)
+
+
+def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
+    """How often each row occurs where ``mask`` holds."""
+    if native.used():
+        return native.count_rows(row, mask, K)
+    return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
+
+
+def _method() -> str:
+    # As a loop every halving is several kernels of its own on an accelerator; unrolled, they are one.
+    return "scan" if jax.default_backend() == "cpu" else "scan_unrolled"

@@ -1,0 +1,32 @@
+"""Mixtures without the components that do not matter."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+
+from natmix.mixture.mixture import Mixture
+
+NEGLIGIBLE_WEIGHT = 1e-6
+"""Components below are left out of the returned mixture: mostly newcomers that had no time."""
+
+
+def without_negligible(mixture: Mixture) -> tuple[Mixture, int]:
+    """The mixture of the components that matter, and how many do not."""
+    log_weights = np.asarray(mixture.log_weights, dtype=np.float64)
+    keep = usable_rows(mixture) & (log_weights >= np.log(NEGLIGIBLE_WEIGHT))
+    kept = log_weights[keep]
+    left_out = int(np.sum(log_weights > -np.inf)) - int(keep.sum())
+    normalised = kept - scipy.special.logsumexp(kept)
+    components = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[keep]), mixture.components)
+    return Mixture(jnp.asarray(normalised, mixture.dtype), components), left_out
+
+
+def usable_rows(mixture: Mixture) -> np.ndarray:
+    """Which components hold finite numbers only; absent ones are no trouble."""
+    log_weights = np.asarray(mixture.log_weights)
+    finite = [
+        np.isfinite(np.asarray(a)).reshape(len(log_weights), -1).all(1)
+        for a in jax.tree.leaves(mixture.components)
+    ]
+    return (np.all(finite, axis=0) & (log_weights < np.inf)) | (log_weights == -np.inf)

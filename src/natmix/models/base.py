@@ -1,0 +1,153 @@
+"""The contract of a model."""
+
+import abc
+import itertools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix.array_types import PRNGKey, Scalar
+
+Points = Float[Array, "N D"] | Float[np.ndarray, "N D"]
+
+WIDEST = 1e3
+"""Wider priors, in unconstrained coordinates, are not taken at their word."""
+
+
+class Start(NamedTuple):
+    """A region where the model expects its variables, in unconstrained coordinates."""
+
+    mean: Float[np.ndarray, " D"]
+    scale: Float[np.ndarray, " D"]
+
+
+def around(draws: Float[np.ndarray, "N D"]) -> Start:
+    """The region of prior draws, in unconstrained coordinates."""
+    # Heavy tails have no standard deviation worth the name: quartiles do.
+    low, middle, high = np.quantile(np.where(np.isfinite(draws), draws, 0), [0.25, 0.5, 0.75], axis=0)
+    return Start(middle, np.clip((high - low) / 1.349, 1e-3, WIDEST))
+
+
+class AbstractModel(abc.ABC):
+    """A density over named variables, seen as one over unconstrained vectors.
+
+    Attributes:
+        dim: entries of the vector.
+        coordinates: their names, such as ``theta[3]`` (of the unconstrained variable).
+        latent: names of the variables that the vector stands for; `constrain` may give others that follow
+            from them. Empty if there are no others.
+        observed: the model's data by name, as far as it knows them.
+        constant: its other numbers by name, inputs for example, as far as it knows them.
+        dims: names of the axes of its variables and data, samples apart, as far as it knows them.
+        coords: labels along these axes.
+        first_index: of an array, in names.
+        remark: what the user should know about it; empty for nothing.
+    """
+
+    dim: int
+    coordinates: tuple[str, ...]
+    latent: tuple[str, ...] = ()
+    observed: Mapping[str, np.ndarray] = MappingProxyType({})
+    constant: Mapping[str, np.ndarray] = MappingProxyType({})
+    dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    coords: Mapping[str, Any] = MappingProxyType({})
+    first_index: int = 0
+    remark: str = ""
+
+    def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        """Of a variable's entries: ``theta[a]`` where its axis has labels, all different; else indices."""
+        axes = self.dims.get(name, ())
+        along = [self._along(axes[i] if i < len(axes) else "", size) for i, size in enumerate(shape)]
+        return [f"{name}[{','.join(at)}]" if at else name for at in itertools.product(*along)]
+
+    def _along(self, axis: str, size: int) -> list[str]:
+        found = [str(label) for label in np.ravel(self.coords.get(axis, ()))]
+        usual = [str(i + self.first_index) for i in range(size)]
+        return found if len(found) == size == len(set(found)) else usual
+
+    @abc.abstractmethod
+    def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        """Of the vector: the model's, with the Jacobian of its transformations."""
+
+    def target(self) -> Any:
+        """What a fit evaluates: the log density as JAX traces it, or a target outside JAX."""
+        return self.log_density
+
+    @abc.abstractmethod
+    def constrain(self, x: Points) -> Any:
+        """The model's own variables, samples first."""
+
+    def free(self, x: Points) -> dict[str, np.ndarray]:
+        """Vectors taken apart into the unconstrained variables, samples first."""
+        return dict(zip(self.coordinates, np.asarray(x).T, strict=True))
+
+    def unconstrain(self, values: Any) -> Points:
+        """Vectors for the model's own variables, samples first: the inverse of `constrain`."""
+        raise ValueError(
+            f"A {type(self).__name__} cannot turn variables by name into vectors: give an array "
+            f"[N, {self.dim}] in its unconstrained coordinates, {_few(self.coordinates)}."
+        )
+
+    @abc.abstractmethod
+    def start(self, key: PRNGKey) -> Start | None:
+        """Where to look first; None if the model does not know."""
+
+    def predict(
+        self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """What the model would observe, for posterior samples; arguments as the model's."""
+        raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
+
+    def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
+        """Of each of the data, samples first."""
+        raise ValueError("log_likelihood needs a NumPyro or PyMC model, which says how data come about.")
+
+
+def prior_remark(latent: Sequence[str]) -> str:
+    """Of a model without data."""
+    return (
+        f"The model observes nothing (latent: {', '.join(latent)}): this is its prior. "
+        "Were data meant to be given?"
+    )
+
+
+def by_name(draws: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The draws of these variables, as many of each."""
+    if not isinstance(draws, Mapping):
+        raise ValueError(f"Give the draws by name, as a dictionary with {_few(tuple(names))}.")
+    lacking = [name for name in names if name not in draws]
+    if lacking:
+        raise ValueError(f"The draws lack the model's variable {lacking[0]!r}.")
+    found = {name: draws[name] for name in names}
+    check_lengths(found)
+    return found
+
+
+def check_lengths(draws: Mapping[str, Any]) -> None:
+    """Raise unless there are as many draws of one variable as of any other."""
+    lengths = {name: np.shape(value)[:1] for name, value in draws.items()}
+    (first, length), *others = lengths.items()
+    for name, other in others:
+        if other != length:
+            raise ValueError(
+                f"There must be as many draws of every variable, but {first} has {_draws(length)} and {name} "
+                f"{_draws(other)}."
+            )
+
+
+def _draws(length: tuple[int, ...]) -> str:
+    return str(length[0]) if length else "a number"
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+
+
+def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """``name`` for a number, ``name[i,j]`` for the entries of an array."""
+    if not shape:
+        return [name]
+    return [f"{name}[{','.join(map(str, i))}]" for i in np.ndindex(*shape)]

@@ -1,0 +1,83 @@
+"""Posterior predictive samples of a NumPyro model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from natmix.array_types import PRNGKey
+from natmix.models.numpyro_checks import misfit
+
+
+def predictions(
+    model: Callable[..., Any], key: PRNGKey, latent: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: Any
+) -> dict[str, np.ndarray]:
+    """What is drawn given the latent variables, and the deterministics, for arguments without data."""
+    _check_arguments(model, args, kwargs)
+    import numpyro.handlers
+    from numpyro.infer import Predictive
+
+    first = {name: value[0] for name, value in latent.items()}
+    once = numpyro.handlers.seed(numpyro.handlers.substitute(model, data=first), key)
+    try:
+        trace = numpyro.handlers.trace(once).get_trace(*args, **kwargs)
+    except Exception as error:
+        raise ValueError(
+            f"The model cannot be called with the arguments of predict(): {type(error).__name__}: {error}"
+        ) from error
+    sites = [s for s in trace.values() if s["type"] == "sample" and s["name"] not in latent]
+    drawn = [s["name"] for s in sites if not s["is_observed"]]
+    if not drawn:
+        raise ValueError(
+            "Nothing is left to be predicted: call predict() without arguments for data such as those of the "
+            "fit, or with those of the model but for its data, which must be None."
+        )
+    wanted = drawn + [s["name"] for s in trace.values() if s["type"] == "deterministic"]
+    found = Predictive(model, posterior_samples=latent, return_sites=wanted)(key, *args, **kwargs)
+    return {name: np.asarray(found[name]) for name in wanted}
+
+
+def replicates(
+    model: Callable[..., Any],
+    names: tuple[str, ...],
+    key: PRNGKey,
+    latent: dict[str, np.ndarray],
+    args: tuple[Any, ...],
+    kwargs: Any,
+) -> dict[str, np.ndarray]:
+    """The data of the fit drawn anew."""
+    if not names:
+        raise ValueError(
+            "The model of the fit observes nothing: give predict() the arguments to predict for."
+        )
+    found = predictions(_redrawn(model, names), key, latent, args, kwargs)
+    return {name: found[name] for name in names}
+
+
+def _check_arguments(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
+    found = misfit(model, args, kwargs)
+    if found is not None:
+        signature, error = found
+        raise ValueError(
+            f"predict(n, ...) calls the model with the arguments given, {error}: give those of "
+            f"model{signature} but for its data, or none at all for data such as those of the fit."
+        )
+
+
+def _redrawn(model: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+    from numpyro.primitives import Messenger
+
+    class Redrawn(Messenger):  # type: ignore[misc]
+        """Draws the observed variables."""
+
+        def process_message(self, message: dict[str, Any]) -> None:
+            if message["type"] == "sample" and message["name"] in names:
+                message["value"], message["is_observed"] = None, False
+
+    return Redrawn(model)
+
+
+def prediction_key(seed: int) -> PRNGKey:
+    """Not the key of the samples themselves."""
+    return jax.random.fold_in(jax.random.key(np.uint32(seed)), 5)

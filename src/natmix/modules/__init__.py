@@ -1,0 +1,1 @@
+"""The seven exchangeable modules of the algorithm, their codenames, hyperparameters and state."""

@@ -1,0 +1,158 @@
+"""Seven letters name an algorithm: one option of each module, in any order."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from natmix.modules import (
+    component_adaptation,
+    component_stepsizes,
+    component_updaters,
+    ng_estimators,
+    sample_selectors,
+    weight_stepsizes,
+    weight_updaters,
+)
+from natmix.modules.hyperparameters import Option, _check
+
+if TYPE_CHECKING:
+    from natmix.gmmvi import GMMVI
+
+MODULES: dict[str, tuple[type[Option], ...]] = {
+    "ng_estimator": ng_estimators.OPTIONS,
+    "component_adaptation": component_adaptation.OPTIONS,
+    "sample_selector": sample_selectors.OPTIONS,
+    "component_updater": component_updaters.OPTIONS,
+    "component_stepsize": component_stepsizes.OPTIONS,
+    "weight_updater": weight_updaters.OPTIONS,
+    "weight_stepsize": weight_stepsizes.OPTIONS,
+}
+"""The modules in the order of the letters of SAMTRON, each with its options, the default first."""
+
+LETTERS: dict[str, tuple[str, type[Option]]] = {
+    option.letter: (module, option) for module, options in MODULES.items() for option in options
+}
+
+PAIR_DEFAULTS: dict[tuple[str, str], dict[str, float]] = {("U", "N"): {"max_stepsize": 1.0}}
+"""Defaults of the second option's hyperparameters beside the first, where its own do not suit.
+
+The direct update of the weights multiplies an error of their logarithms by 1 - b, so a stepsize above 1
+overshoots and one above 2 swings without end; the adaptive stepsize's own limit is a bound on the KL, for O.
+"""
+
+
+def parse(codename: str) -> dict[str, type[Option]]:
+    """The option of each module that the letters name."""
+    if not isinstance(codename, str):
+        raise ValueError(f"A codename is a string of seven letters such as 'samtron', got {codename!r}.")
+    chosen: dict[str, type[Option]] = {}
+    n = len(codename)
+    which = repr(codename)
+    if n != len(MODULES):
+        which = f"A codename has seven letters, one of each module, and {codename!r} has {n}"
+    for letter in codename.upper():
+        if letter not in LETTERS:
+            raise ValueError(f"{which}: {letter!r} names no option; the letters are {_all_choices()}.")
+        module, option = LETTERS[letter]
+        if module in chosen:
+            raise ValueError(
+                f"{which}: {chosen[module].letter!r} and {letter!r} both choose the {_words(module)}; "
+                f"take one of {_choices(module)}."
+            )
+        chosen[module] = option
+    missing = [m for m in MODULES if m not in chosen]
+    if missing:
+        lacks = "; ".join(f"the {_words(m)}: {_choices(m)}" for m in missing)
+        raise ValueError(f"{which}: it leaves out {lacks}.")
+    return {m: chosen[m] for m in MODULES}
+
+
+def build(codename: str, overrides: Mapping[str, Any]) -> "GMMVI":
+    """A GMMVI from its codename and hyperparameters by module."""
+    from natmix.gmmvi import GMMVI
+
+    options = parse(codename)
+    plain = {"temperature", "zero_penalty"}
+    unknown = [name for name in overrides if name not in MODULES and name not in plain]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]!r} is no module; hyperparameters go by module: {', '.join(MODULES)}, "
+            f"or are one of {', '.join(sorted(plain))}."
+        )
+    parts: dict[str, Any] = {
+        m: _option(m, option, overrides.get(m), _beside(options, option)) for m, option in options.items()
+    }
+    return GMMVI(**parts, **{k: v for k, v in overrides.items() if k in plain})
+
+
+def codename(algorithm: "GMMVI") -> str:
+    """Seven upper-case letters."""
+    return "".join(getattr(algorithm, m).letter for m in MODULES)
+
+
+def settings(algorithm: "GMMVI") -> dict[str, Any]:
+    """All choices and hyperparameters as plain Python."""
+    out: dict[str, Any] = {"codename": codename(algorithm)}
+    for module in MODULES:
+        option = getattr(algorithm, module)
+        out[module] = {"option": option.letter, **option.settings()}
+    out["temperature"] = float(algorithm.temperature)
+    out["zero_penalty"] = float(algorithm.zero_penalty)
+    return out
+
+
+def check_modules(algorithm: "GMMVI") -> None:
+    """Every field holds an option of its own module, and numbers in range."""
+    for module in MODULES:
+        option = getattr(algorithm, module)
+        if not isinstance(option, MODULES[module]) and not _is_own(module, option):
+            raise ValueError(
+                f"GMMVI: {module} must be one of {_choices(module)}, got {type(option).__name__}."
+            )
+    for field in dataclasses.fields(algorithm):
+        if "doc" in field.metadata:
+            _check("GMMVI", field, getattr(algorithm, field.name))
+
+
+def _is_own(module: str, option: Any) -> bool:
+    """A user's own subclass of the module's abstract base."""
+    base = MODULES[module][0].__mro__[1]
+    return isinstance(option, base)
+
+
+def _beside(options: Mapping[str, type[Option]], option: type[Option]) -> dict[str, float]:
+    """The option's defaults that depend on the others."""
+    letters = [(other.letter, option.letter) for other in options.values()]
+    return {name: value for pair in letters for name, value in PAIR_DEFAULTS.get(pair, {}).items()}
+
+
+def _option(module: str, option: type[Option], override: Any, defaults: Mapping[str, float]) -> Option:
+    if override is None:
+        return option(**defaults)
+    if isinstance(override, Option):
+        if override.letter != option.letter:
+            raise ValueError(
+                f"The codename chooses {option.letter!r} as {_words(module)}, "
+                f"the override {override.letter!r}."
+            )
+        return override
+    if not isinstance(override, Mapping):
+        raise ValueError(f"{module} takes a dictionary of hyperparameters, got {override!r}.")
+    names = [name for name, _, _ in option.hyperparameters()]
+    unknown = [name for name in override if name not in names]
+    if unknown:
+        has = f"it has {', '.join(names)}" if names else "it has none"
+        raise ValueError(f"{option.title} ({option.letter}) has no hyperparameter {unknown[0]!r}; {has}.")
+    return option(**{**defaults, **override})
+
+
+def _words(module: str) -> str:
+    return module.replace("ng_", "").replace("_", " ")
+
+
+def _choices(module: str) -> str:
+    return ", ".join(f"{o.letter} ({o.title})" for o in MODULES[module])
+
+
+def _all_choices() -> str:
+    return "; ".join(f"{_words(m)}: {'/'.join(o.letter for o in options)}" for m, options in MODULES.items())

@@ -1,0 +1,71 @@
+"""The contract of a component adaptation."""
+
+import abc
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float
+
+from natmix.array_types import Count, Flag, PRNGKey, PyTree, Scalar
+from natmix.mixture import Mixture
+from natmix.modules.component_stepsizes.base import Rewards
+from natmix.modules.hyperparameters import Option
+
+
+class NewSamples(eqx.Module):
+    """This iteration's new samples, as the target gave them."""
+
+    x: Float[Array, "N D"]
+    log_target: Float[Array, " N"]
+    real: Bool[Array, " N"]
+
+
+class Change(eqx.Module):
+    """What should happen to the components."""
+
+    delete: Bool[Array, " K"]
+    add: Flag
+    mean: Float[Array, " D"]
+    scale: Scalar
+    """The new component has covariance scale^2 I."""
+    log_weight: Scalar
+    gain: Scalar
+    """log p~ - log q at the place of the new component, -inf if none was sought."""
+
+
+class AbstractComponentAdaptation(Option):
+    """Decides which components to delete and where to add one."""
+
+    @abc.abstractmethod
+    def init(self, mixture: Mixture, prior: Mixture) -> PyTree:
+        """The state before the first iteration; the prior is one Gaussian, the start's spread."""
+
+    @abc.abstractmethod
+    def most_components(self, start: int) -> int:
+        """How many components there may ever be when a run starts with ``start``."""
+
+    @abc.abstractmethod
+    def num_candidates(self) -> int:
+        """How many points per adding iteration the target is wanted at."""
+
+    @abc.abstractmethod
+    def wants_to_add(self, iteration: Count, mixture: Mixture) -> Flag:
+        """Whether this iteration adds a component if there is room for it."""
+
+    @abc.abstractmethod
+    def candidates(self, key: PRNGKey, prior: Mixture) -> Float[Array, "C D"]:
+        """Points at which a component might be added and the target is not yet known."""
+
+    @abc.abstractmethod
+    def adapt(
+        self,
+        state: PyTree,
+        key: PRNGKey,
+        iteration: Count,
+        mixture: Mixture,
+        rewards: Rewards,
+        samples: NewSamples,
+        candidates: NewSamples,
+        prior: Mixture,
+        temperature: Scalar,
+    ) -> tuple[PyTree, Change]:
+        """The change of this iteration."""

@@ -1,0 +1,226 @@
+"""Option A: delete components that do not contribute, add components in promising places (VIPS)."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix.array_types import Count, Flag, PRNGKey, Scalar
+from natmix.gaussians.kernels import LOG_2PI
+from natmix.kernels.batching import anyone
+from natmix.kernels.linalg import einsum
+from natmix.kernels.sharding import everywhere
+from natmix.mixture import Mixture
+from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, NewSamples
+from natmix.modules.component_adaptation.reservoir import Reservoir
+from natmix.modules.component_stepsizes.base import Rewards
+from natmix.modules.hyperparameters import count, real, series, whole
+from natmix.modules.per_component import PerComponent
+
+PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
+
+
+class History(eqx.Module):
+    """What is kept for each component."""
+
+    rewards: Float[Array, "K W"]
+    """The last records, newest last."""
+    quiet: Int[Array, " K"]
+    """For how many iterations both the weight and the greedy weight have been negligible."""
+
+
+class VipsState(eqx.Module):
+    """Histories, the database, and the number of additions so far."""
+
+    history: PerComponent[History]
+    database: Reservoir | None
+    additions: Count
+
+
+class Vips(AbstractComponentAdaptation):
+    """Adds every ``add_iters`` iterations, deletes after ``del_iters`` iterations without use.
+
+    A new mean is the candidate with the largest log p~(x) - max(log q(x), max log q - d), with d
+    from ``thresholds`` in turn (the second one first). Its covariance is c I with an entropy
+    uniformly between that of the prior and the weighted mean of the components'. Candidates are
+    stored samples from the whole history and fresh draws from the prior.
+
+    A component goes when throughout the last w + del_iters records its weight and its greedy weight
+    (softmax of r/T) stayed below ``min_weight``, and its smoothed reward c has not risen over the
+    one o that lies del_iters earlier: (c - o) / |o - max c| <= ``min_improvement``, smoothed by a
+    Gaussian kernel of w = 2 floor(del_iters/3) entries and standard deviation del_iters/8.
+    """
+
+    add_iters: Array = count(30, "iterations between additions", low=1)
+    del_iters: int = whole(100, "iterations without use after which a component may go", low=3)
+    max_components: Array = count(1000, "no additions beyond this number", low=1)
+    database_candidates: int = whole(100_000, "stored samples tried as new means", low=0)
+    prior_candidates: int = whole(0, "fresh prior samples tried as new means (evaluated, counted)", low=0)
+    database_size: int = whole(
+        200_000, "samples kept for that over the whole run; 0: only this iteration's exist", low=0
+    )
+    thresholds: tuple[float, ...] = series(
+        PAPER_THRESHOLDS,
+        "how far (nats) below the best known density a candidate counts as unexplored, in turn",
+        low=0,
+    )
+    min_weight: Array = real(1e-6, "weight below which a component counts as unused", low=0, high=1)
+    min_improvement: Array = real(0.4, "relative rise of the reward that saves an unused component", low=0)
+    initial_weight: Array = real(1e-29, "weight of a new component", low=0, high=1, strict=True)
+
+    letter: ClassVar[str] = "A"
+    title: ClassVar[str] = "Adaptive"
+
+    @property
+    def _kernel_size(self) -> int:
+        return 2 * (self.del_iters // 3)
+
+    @property
+    def window(self) -> int:
+        """Records that deletion looks at."""
+        return self._kernel_size + self.del_iters
+
+    def init(self, mixture: Mixture, prior: Mixture) -> VipsState:
+        K, dtype = mixture.num_components, mixture.dtype
+        fresh = History(jnp.full(self.window, -jnp.inf, dtype), jnp.zeros((), jnp.int32))
+        database = Reservoir.empty(self.database_size, mixture.dim, dtype) if self.database_size else None
+        return VipsState(PerComponent.full(K, fresh), database, jnp.zeros((), jnp.int32))
+
+    def most_components(self, start: int) -> int:
+        return max(start, int(self.max_components))
+
+    def num_candidates(self) -> int:
+        return self.prior_candidates
+
+    def wants_to_add(self, iteration: Count, mixture: Mixture) -> Flag:
+        due = (iteration > 0) & (iteration % self.add_iters == 0)
+        return due & (jnp.sum(mixture.log_weights > -jnp.inf) < self.max_components)
+
+    def candidates(self, key: PRNGKey, prior: Mixture) -> Float[Array, "C D"]:
+        noise = jax.random.normal(key, (1, self.prior_candidates, prior.dim), prior.dtype)
+        return prior.components.colour(noise)[0]
+
+    def adapt(
+        self,
+        state: VipsState,
+        key: PRNGKey,
+        iteration: Count,
+        mixture: Mixture,
+        rewards: Rewards,
+        samples: NewSamples,
+        candidates: NewSamples,
+        prior: Mixture,
+        temperature: Scalar,
+    ) -> tuple[VipsState, Change]:
+        key_store, key_pick, key_size = jax.random.split(key, 3)
+        usable = samples.real & (samples.log_target < jnp.inf)
+        database = state.database
+        if database is not None:
+            database = database.push(key_store, samples.x, samples.log_target, usable)
+        history = self._record(state.history, mixture, rewards, temperature)
+        delete = self._useless(history.value, iteration, mixture, rewards)
+        # Deletion comes first: a full house with a leaver has room for a newcomer.
+        remaining = mixture.log_weights - jnp.where(delete, jnp.inf, 0)
+        survivors = Mixture(jax.nn.log_softmax(remaining), mixture.components)
+        add = self.wants_to_add(iteration, survivors)
+
+        def seek(_: None) -> tuple[Array, Array, Array]:
+            turn = self.thresholds[1:] + self.thresholds[:1]
+            depth = jnp.asarray(turn, mixture.dtype)[state.additions % len(turn)]
+            x, log_target, ok = _pool(
+                key_pick, database, self.database_candidates, samples, usable, candidates
+            )
+            last = jnp.max(jnp.where(ok, jnp.arange(1, ok.shape[0] + 1), 0), initial=0)
+            return _best_candidate(survivors, x, log_target, ok, depth, last)
+
+        def nothing(_: None) -> tuple[Array, Array, Array]:
+            nowhere = jnp.full((), -jnp.inf, mixture.dtype)
+            return jnp.zeros(mixture.dim, mixture.dtype), nowhere, nowhere
+
+        def seek_if_wanted(_: None) -> tuple[Array, Array, Array]:
+            return jax.lax.cond(add, seek, nothing, None)
+
+        # Seeds that run together search only when one of them is to add.
+        mean, score, gain = jax.lax.cond(anyone(add), seek_if_wanted, nothing, None)
+        add = add & (score > -jnp.inf)
+        share = jax.random.uniform(key_size, (), mixture.dtype)
+        model_entropy = jnp.sum(
+            jnp.where(survivors.weights > 0, survivors.weights * mixture.components.entropy(), 0)
+        )
+        entropy = share * model_entropy + (1 - share) * prior.components.entropy()[0]
+        scale = jnp.exp(entropy / mixture.dim - 0.5 * (1 + LOG_2PI))
+        log_weight = jnp.log(self.initial_weight).astype(mixture.dtype)
+        additions = state.additions + add.astype(jnp.int32)
+        return VipsState(history, database, additions), Change(delete, add, mean, scale, log_weight, gain)
+
+    def _record(
+        self, history: PerComponent[History], mixture: Mixture, rewards: Rewards, temperature: Scalar
+    ) -> PerComponent[History]:
+        exists = mixture.log_weights > -jnp.inf
+        greedy = jax.nn.softmax(jnp.where(exists, rewards.last / temperature, -jnp.inf))
+        negligible = (mixture.weights < self.min_weight) & (greedy < self.min_weight)
+        rolled = jnp.concatenate([history.value.rewards[:, 1:], rewards.last[:, None]], axis=1)
+        return history.set(History(rolled, jnp.where(negligible, history.value.quiet + 1, 0)))
+
+    def _useless(
+        self, history: History, iteration: Count, mixture: Mixture, rewards: Rewards
+    ) -> Bool[Array, " K"]:
+        w = self._kernel_size
+        position = np.arange(w) - w // 2
+        bell = np.exp(-0.5 * (position / (self.del_iters / 8)) ** 2)
+        kernel = jnp.asarray(bell / bell.sum(), mixture.dtype)
+        exists = mixture.log_weights > -jnp.inf
+        full = rewards.records >= self.window
+        # Relative to the best reward, so that rewards of any size keep their digits.
+        top = jnp.max(jnp.where(exists, rewards.last, -jnp.inf))
+        safe = jnp.where(jnp.isfinite(history.rewards), history.rewards - top, 0)
+        current = einsum("kw,w->k", safe[:, -w:], kernel)
+        old = einsum("kw,w->k", safe[:, :w], kernel)
+        known = exists & (rewards.records >= w)
+        best = jnp.max(jnp.where(known, current, -jnp.inf))
+        span = jnp.abs(old - best)
+        stuck = current - old <= self.min_improvement * span
+        quiet = history.quiet >= self.window
+        heaviest = jnp.arange(exists.shape[0]) == jnp.argmax(mixture.log_weights)
+        return exists & full & quiet & stuck & ~heaviest & (iteration > self.del_iters)
+
+
+def _pool(
+    key: PRNGKey,
+    database: Reservoir | None,
+    n: int,
+    samples: NewSamples,
+    usable: Bool[Array, " N"],
+    candidates: NewSamples,
+) -> tuple[Float[Array, "C D"], Float[Array, " C"], Bool[Array, " C"]]:
+    """Fresh candidates and stored samples (or this iteration's, without a database); real ones first."""
+    parts = [(candidates.x, candidates.log_target, candidates.real & (candidates.log_target < jnp.inf))]
+    if database is not None:
+        slots, ok = database.spread(key, min(n, database.x.shape[0]))
+        parts.append((database.x[slots], database.log_target[slots], ok))
+    elif n:
+        parts.append((samples.x[:n], samples.log_target[:n], usable[:n]))
+    points, values, usable_ones = zip(*parts, strict=True)
+    return everywhere((jnp.concatenate(points), jnp.concatenate(values), jnp.concatenate(usable_ones)))
+
+
+def _best_candidate(
+    mixture: Mixture,
+    x: Float[Array, "C D"],
+    log_target: Float[Array, " C"],
+    ok: Bool[Array, " C"],
+    depth: Scalar,
+    count: Count | None = None,
+) -> tuple[Float[Array, " D"], Scalar, Scalar]:
+    """The candidate of highest score, its score, and log p~ - log q there; none is beyond ``count``."""
+    if x.shape[0] == 0:
+        nowhere = jnp.full((), -jnp.inf, mixture.dtype)
+        return jnp.zeros(mixture.dim, mixture.dtype), nowhere, nowhere
+    log_q = everywhere(mixture.components.mixture_log_prob(mixture.log_weights, x, count))
+    ceiling = jnp.max(jnp.where(ok, log_q, -jnp.inf))
+    score = jnp.where(ok, log_target - jnp.maximum(log_q, ceiling - depth), -jnp.inf)
+    best = jnp.argmax(score)
+    return x[best], score[best], log_target[best] - log_q[best]

@@ -1,0 +1,27 @@
+"""Option F: the same stepsize throughout."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from natmix.mixture import Mixture
+from natmix.modules.component_stepsizes.base import AbstractComponentStepsize, Rewards
+from natmix.modules.hyperparameters import real
+
+
+class Fixed(AbstractComponentStepsize):
+    """b = stepsize."""
+
+    stepsize: Array = real(0.1, "stepsize, or KL bound with T", low=0)
+
+    letter: ClassVar[str] = "F"
+    title: ClassVar[str] = "Fixed"
+
+    def init(self, mixture: Mixture) -> None:
+        return None
+
+    def update(
+        self, state: None, rewards: Rewards, updates: Int[Array, " K"]
+    ) -> tuple[None, Float[Array, " K"]]:
+        return None, jnp.broadcast_to(self.stepsize.astype(rewards.last.dtype), updates.shape)

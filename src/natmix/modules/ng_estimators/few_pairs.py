@@ -1,0 +1,201 @@
+"""The regressions of MORE over those pairs of a sample and a component that matter.
+
+Most samples have no weight to speak of for most components, and the features of a sample are many: pairs that
+change no digit are left out. Nothing of N x K entries is formed either: two passes over blocks of the log
+densities find the weights' sizes and which pairs matter, and the weights of those are computed where they are
+used. If every pair matters the work is that of `natmix.modules.ng_estimators.all_pairs`.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix.array_types import Count, PyTree, Scalar
+from natmix.gaussians import AbstractGaussians
+from natmix.gaussians.pairs import NEGLIGIBLE
+from natmix.kernels import sharding
+from natmix.kernels.blocks import block_rows, fold_blocks, map_components, rows_at_once
+from natmix.kernels.importance_weights import log_importance, log_own
+from natmix.kernels.linalg import einsum
+from natmix.kernels.sample_bitset import BITS, Chosen, words_of
+from natmix.mixture import Mixture
+from natmix.modules.ng_estimators.pair_sums import PairSums, finite_top, reward_columns
+from natmix.modules.ng_estimators.regression import (
+    SQUARES,
+    Moments,
+    feature_moments,
+    num_features,
+    ridge_regression,
+)
+from natmix.modules.records import Batch
+
+_FEW = 128
+"""Samples at a time of components to which few matter."""
+_ACCELERATOR_ROWS = (2048, 256)
+"""The same on an accelerator, of each of several components; the larger number first."""
+_ACCELERATOR_WORK = 2**36
+"""Multiplications of all pairs up to which an accelerator is done sooner than it finds those that matter."""
+
+
+def leaves_out(gaussians: AbstractGaussians, samples: int) -> bool:
+    """Whether to leave out pairs: on one device, with more than one component, and with enough to gain."""
+    if gaussians.capacity == 1 or sharding.current() is not None:
+        return False
+    work = samples * gaussians.capacity * num_features(gaussians) ** 2
+    return jax.default_backend() == "cpu" or work > _ACCELERATOR_WORK
+
+
+class FewPairs(PairSums):
+    """Which pairs matter, and what the weights of all samples sum up to."""
+
+    chosen: Chosen
+    own_samples_only: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls,
+        mixture: Mixture,
+        batch: Batch,
+        temperature: Scalar,
+        self_normalised: bool,
+        own_samples_only: bool,
+    ) -> "FewPairs":
+        log_q, largest, drawn = _first_pass(mixture, batch, own_samples_only)
+        reward = jnp.where(batch.valid, batch.log_target - temperature * log_q, 0)
+        top, ok = finite_top(largest)
+        words, sums = _second_pass(mixture, batch, reward, top, own_samples_only)
+        n = drawn if own_samples_only else batch.count
+        chosen = {"chosen": Chosen.of(words), "own_samples_only": own_samples_only}
+        return cls.of_sums(reward, top, ok, sums, n, self_normalised, **chosen)
+
+    def regress(
+        self, mixture: Mixture, batch: Batch, extra: Float[Array, " K"], ridge: Float[Array, " K"]
+    ) -> Float[Array, "K F"]:
+        """Coefficients of all components; zeros cost ``extra`` beside their reward."""
+        gaussians = mixture.components
+        total, centre = self.centred(extra)
+        numbers = jnp.arange(gaussians.capacity)
+        rows = (numbers, gaussians, self.chosen, self.top, self.size, total, centre, extra, ridge)
+        block = Partial(_coefficients, batch, self.reward, self.own_samples_only)
+        present, at_once = mixture.log_weights > -jnp.inf, _at_once(gaussians)
+        if at_once == 1:
+            return map_components(block, rows, present, 1)
+        # Those done together wait for the one with most samples: components with as many go together.
+        order = jnp.argsort(-self.chosen.counts)
+        rows, present = jax.tree.map(lambda a: a[order], (rows, present))
+        return map_components(block, rows, present, at_once)[jnp.argsort(order)]
+
+
+def _at_once(gaussians: AbstractGaussians) -> int:
+    """How many components are regressed together."""
+    return min(rows_at_once(SQUARES * num_features(gaussians) ** 2, on_cpu=1), gaussians.capacity)
+
+
+def _rows_of_blocks(F: int) -> tuple[int, int]:
+    if jax.default_backend() != "cpu":
+        return _ACCELERATOR_ROWS
+    return max(block_rows(4 * F) // _FEW * _FEW, _FEW), _FEW
+
+
+def _coefficients(
+    batch: Batch, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
+) -> Float[Array, "B F"]:
+    one = Partial(_coefficients_of_one, batch, reward, own_samples_only)
+    if rows[0].shape[0] == 1:
+        return one(*rows)[None]
+    return jax.vmap(one)(*jax.tree.map(lambda a: a[:, None], rows))
+
+
+def _coefficients_of_one(
+    batch: Batch, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
+) -> Float[Array, " F"]:
+    k, gaussian, chosen, top, size, total, centre, extra, ridge = rows
+    F = num_features(gaussian)
+
+    def step(sums: Moments, samples: Int[Array, "1 C"], real: Bool[Array, "1 C"]) -> Moments:
+        n, real = samples[0], real[0]
+        log_w = _log_weights(batch, n, k, own_samples_only) - top
+        w = jnp.where(real, jnp.exp(log_w[:, 0]) / size, 0)
+        x = jnp.where(real[:, None], batch.x[n], gaussian.mean)
+        r = jnp.where(batch.zero[n], reward[n] - extra, reward[n]) - centre
+        return jax.tree.map(jnp.add, sums, feature_moments(gaussian, x, w, jnp.where(real, r, 0)))
+
+    start = tuple(jnp.zeros(shape, reward.dtype) for shape in ((F, F), (F,), (F,)))
+    moments = chosen.fold(step, start, _rows_of_blocks(F))
+    return ridge_regression(moments, total[0], ridge[0])
+
+
+def _first_pass(
+    mixture: Mixture, batch: Batch, own_samples_only: bool
+) -> tuple[Float[Array, " N"], Float[Array, " K"], Int[Array, " K"]]:
+    """Log q of each sample; of each component the largest log weight, and how many samples have a weight."""
+    N, K = batch.log_components.shape
+
+    def block(carry: PyTree, first: Count | int, arrays: PyTree) -> PyTree:
+        log_q, top, drawn = carry
+        here = jax.nn.logsumexp(arrays[0] + mixture.log_weights, axis=1)
+        log_w = _block_log_weights(arrays, own_samples_only)
+        log_q = jax.lax.dynamic_update_slice_in_dim(log_q, here, first, 0)
+        drawn = drawn + jnp.sum(log_w > -jnp.inf, axis=0, dtype=jnp.int32)
+        return log_q, jnp.maximum(top, jnp.max(log_w, axis=0)), drawn
+
+    dtype = batch.log_components.dtype
+    start = jnp.zeros(N, dtype), jnp.full(K, -jnp.inf, dtype), jnp.zeros(K, jnp.int32)
+    return fold_blocks(block, start, _arrays(batch), _rows(K), batch.count)
+
+
+def _second_pass(
+    mixture: Mixture,
+    batch: Batch,
+    reward: Float[Array, " N"],
+    top: Float[Array, " K"],
+    own_samples_only: bool,
+) -> tuple[Array, Float[Array, "K 3"]]:
+    """Which pairs matter; weights relative to the largest, summed over all samples in three ways.
+
+    They are the sums of w, of w where the density is positive, and of w times the reward. A pair matters if
+    its share of the features' matrix is more than negligible, or not a number: the squares of a sample's
+    features sum up to less than |y|^4 + D.
+    """
+    gaussians, (N, K) = mixture.components, batch.log_components.shape
+    D, present, offset = gaussians.dim, mixture.exists, gaussians.log_normaliser()
+    limit = NEGLIGIBLE * jnp.finfo(reward.dtype).eps * D
+
+    def block(carry: PyTree, first: Count | int, arrays: PyTree) -> PyTree:
+        words, sums = carry
+        *arrays, zero, r = arrays
+        w = jnp.exp(_block_log_weights(arrays, own_samples_only) - top)
+        squared = -2 * (arrays[0] + offset)
+        matters = (w != 0) & ~(w * (squared * squared + D) <= limit) & present
+        words = jax.lax.dynamic_update_slice_in_dim(words, words_of(matters), first // BITS, 0)
+        return words, sums + einsum("nk,nc->kc", w, reward_columns(r, zero))
+
+    start = jnp.zeros((-(-N // BITS), K), jnp.uint32), jnp.zeros((K, 3), reward.dtype)
+    arrays = (*_arrays(batch), batch.zero, reward)
+    return fold_blocks(block, start, arrays, _rows(K), batch.count)
+
+
+def _arrays(batch: Batch) -> tuple[Array, ...]:
+    return batch.log_components, batch.log_background, batch.source, batch.valid
+
+
+def _block_log_weights(arrays: PyTree, own_samples_only: bool) -> Float[Array, "B K"]:
+    log_components, log_background, source, valid = arrays
+    if own_samples_only:
+        return log_own(jnp.arange(log_components.shape[1]), source, valid, log_components.dtype)
+    return log_importance(log_components, log_background, valid)
+
+
+def _log_weights(
+    batch: Batch, n: Int[Array, " C"], k: Int[Array, "1"], own_samples_only: bool
+) -> Float[Array, "C 1"]:
+    """Of some samples for one component."""
+    if own_samples_only:
+        return log_own(k, batch.source[n], batch.valid[n], batch.x.dtype)
+    return log_importance(batch.log_components[n, k[0]][:, None], batch.log_background[n], batch.valid[n])
+
+
+def _rows(K: int) -> int:
+    return max(block_rows(4 * K) // BITS, 1) * BITS

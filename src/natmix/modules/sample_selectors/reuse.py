@@ -1,0 +1,257 @@
+"""The ring of the newest samples, with the Gaussians that they were drawn from.
+
+The ring holds at most floor(ratio * desired) samples per component row. Every iteration is a
+generation: its Gaussians are kept for ``max_age`` generations, and older samples are not reused.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float, Int
+
+from natmix.array_types import Count
+from natmix.gaussians import AbstractGaussians, FullGaussians
+from natmix.kernels import native
+from natmix.kernels.batching import anyone
+from natmix.kernels.blocks import block_rows, map_blocks
+from natmix.kernels.importance_sums import log_sums as log_sums_of
+from natmix.kernels.relevance import relevant_log_prob
+from natmix.kernels.ring_buffer import count_rows, put_chosen
+from natmix.kernels.sharding import everywhere
+from natmix.mixture import Mixture
+from natmix.modules.records import Draws
+
+_BLOCKS = 16
+"""New samples meet the remembered Gaussians in so many blocks, because usually they are few."""
+
+
+class OldSamples(NamedTuple):
+    """All samples of the ring, newest first; the rows marked ``real`` are reused."""
+
+    x: Float[Array, "R D"]
+    log_target: Float[Array, " R"]
+    gradient: Float[Array, "R D"] | None
+    real: Bool[Array, " R"]
+    near: Int[Array, " R"]
+    """The component rows that they were drawn from."""
+    log_components: Float[Array, "R K"]
+    """Their log densities under the present components, -inf where that changes no digit."""
+    used: Float[Array, " HK"]
+    """How many of those reused each remembered Gaussian has drawn."""
+    log_mass: Float[Array, " R"]
+    """log sum_g used_g N(x; g)."""
+    log_background: Float[Array, " R"]
+    """The same divided by their number, 0 for those that are not reused."""
+
+
+class NewSamples(NamedTuple):
+    """What a ring keeps of the samples of one iteration."""
+
+    draws: Draws
+    log_target: Float[Array, " N"]
+    gradient: Float[Array, "N D"] | None
+    keep: Bool[Array, " N"]
+    log_components: Float[Array, "N K"]
+    log_sums: Float[Array, "N H"]
+
+
+class Ring(eqx.Module):
+    """The newest samples of earlier iterations.
+
+    The background z = sum_g n_g N(x; g) / n needs all remembered Gaussians g. It is kept up to date rather
+    than computed anew: ``log_sums`` has one sum per sample and generation, to which an iteration adds one
+    column (the present components, whose densities it needs anyway) and the rows of its few new samples.
+    Only the oldest generation, of which some samples may have left, is summed anew.
+    On several devices every one has the whole ring, and meets its share of it with the Gaussians.
+
+    Attributes:
+        x: samples.
+        log_target: log p~, as evaluated.
+        gradient: grad log p~, if the estimator wants it.
+        born: the iteration a sample was drawn in, -1 for an empty slot.
+        source: the component row it was drawn from.
+        next: the slot that is written next.
+        gaussians: the Gaussians of the last H generations, H * K rows.
+        counts: how many samples each of them has drawn into the ring.
+        log_sums: log sum_g counts_g N(x; g) over the Gaussians of each generation.
+    """
+
+    x: Float[Array, "R D"]
+    log_target: Float[Array, " R"]
+    gradient: Float[Array, "R D"] | None
+    born: Int[Array, " R"]
+    source: Int[Array, " R"]
+    next: Count
+    gaussians: AbstractGaussians
+    counts: Float[Array, " HK"]
+    log_sums: Float[Array, "R H"]
+
+    @classmethod
+    def empty(cls, mixture: Mixture, per_row: int, max_age: int, needs_gradient: bool) -> "Ring":
+        """A ring for ``per_row`` samples per component row."""
+        K, D, dtype = mixture.num_components, mixture.dim, mixture.dtype
+        R = per_row * K
+        history = jax.tree.map(lambda a: jnp.concatenate([a] * max_age), mixture.components)
+        return cls(
+            x=jnp.zeros((R, D), dtype),
+            log_target=jnp.zeros(R, dtype),
+            gradient=jnp.zeros((R, D), dtype) if needs_gradient else None,
+            born=jnp.full(R, -1, jnp.int32),
+            source=jnp.zeros(R, jnp.int32),
+            next=jnp.zeros((), jnp.int32),
+            gaussians=history,
+            counts=jnp.zeros(max_age * K, dtype),
+            log_sums=jnp.full((R, max_age), -jnp.inf, dtype),
+        )
+
+    @property
+    def max_age(self) -> int:
+        """H, how many generations are remembered."""
+        return self.log_sums.shape[1]
+
+    def recall(self, mixture: Mixture, wanted: Count, iteration: Count) -> OldSamples:
+        """The newest ``wanted`` samples that are not too old, seen from the present mixture."""
+        R, H, K = self.x.shape[0], self.max_age, mixture.num_components
+        age = jnp.arange(R)
+        slot = (self.next - 1 - age) % R
+        born = self.born[slot]
+        alive = (born >= 0) & (born > iteration - H)
+        real = alive & (age < wanted)
+        count = jnp.sum(alive, dtype=jnp.int32)
+        x = self.x[slot]
+        near = self.source[slot]
+        gaussian = (born % H) * K + near
+        used = count_rows(gaussian, real, H * K).astype(x.dtype)
+        reused = jnp.sum(real, dtype=jnp.int32)
+        log_mass = self._log_mass(x, self.log_sums[slot], used, reused)
+        log_z = jnp.where(real, log_mass - jnp.log(jnp.maximum(reused, 1).astype(x.dtype)), jnp.nan)
+        return OldSamples(
+            x=x,
+            log_target=self.log_target[slot],
+            gradient=None if self.gradient is None else self.gradient[slot],
+            real=real,
+            near=near,
+            log_components=relevant_log_prob(mixture, x, count, near, log_background=log_z),
+            used=used,
+            log_mass=log_mass,
+            log_background=jnp.where(real, log_z, 0),
+        )
+
+    def _log_mass(
+        self, x: Float[Array, "R D"], log_sums: Float[Array, "R H"], used: Float[Array, " HK"], count: Count
+    ) -> Float[Array, " R"]:
+        H = self.max_age
+        K = used.shape[0] // H
+        some, all_of_it = (jnp.sum(n.reshape(H, K), axis=1) for n in (used, self.counts))
+        cut = (some > 0) & (some < all_of_it)
+        start = jnp.argmax(cut) * K
+
+        def anew(_: None) -> Float[Array, " R"]:
+            rows, n = jax.tree.map(
+                lambda a: jax.lax.dynamic_slice_in_dim(a, start, K, 0), (self.gaussians, used)
+            )
+            return jnp.where(jnp.any(cut), rows.mixture_log_prob(jnp.log(n), x, count), -jnp.inf)
+
+        def nothing(_: None) -> Float[Array, " R"]:
+            return jnp.full(x.shape[0], -jnp.inf, x.dtype)
+
+        whole = jnp.where((some > 0) & ~cut, log_sums, -jnp.inf)
+        part = jax.lax.cond(anyone(jnp.any(cut)), anew, nothing, None)
+        return jnp.logaddexp(jax.nn.logsumexp(whole, axis=1), part)
+
+    def meet(
+        self,
+        x: Float[Array, "N D"],
+        used: Float[Array, " HK"],
+        log_own: Float[Array, " N"],
+        count: Count,
+    ) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
+        """``log_mass`` and ``log_sums`` of new samples, drawn with log densities ``log_own``."""
+        gaussians = self.gaussians
+        if isinstance(gaussians, FullGaussians) and gaussians.has_loops(x):
+            g = (gaussians.mean, gaussians.inverse_tril, gaussians.log_normaliser())
+            return native.meet(x, *g, used, self.counts, log_own, self.max_age, count)
+        rows = max(64, min(block_rows(4 * used.shape[0]), x.shape[0] // _BLOCKS))
+        return map_blocks(Partial(_meet, self, used), (x,), rows, count)
+
+    def push(
+        self, old: OldSamples, new: NewSamples, components: AbstractGaussians, iteration: Count
+    ) -> "Ring":
+        """Add this iteration's samples that are to be kept, over the oldest ones, and its Gaussians."""
+        R, K = self.x.shape[0], components.capacity
+        generation = iteration % self.max_age
+        keep, draws = everywhere(new.keep), new.draws
+
+        def replace(store: Array, rows: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(store, rows, generation * K, 0)
+
+        counts = count_rows(draws.source, keep, K).astype(self.counts.dtype)
+        here_old, here_new = (
+            log_sums_of(c, jnp.log(counts)) for c in (old.log_components, new.log_components)
+        )
+        # The old samples are there newest first, from the slot before the next one back.
+        column = jnp.roll(everywhere(here_old)[::-1], self.next)
+        born = jnp.full(keep.shape, iteration, jnp.int32)
+        stores = [
+            self.x,
+            self.log_target,
+            self.born,
+            self.source,
+            self.log_sums.at[:, generation].set(column),
+        ]
+        rows = [draws.x, new.log_target, born, draws.source, new.log_sums.at[:, generation].set(here_new)]
+        if self.gradient is not None and new.gradient is not None:
+            stores.append(self.gradient)
+            rows.append(new.gradient)
+        x, log_target, born, source, log_sums, *gradient = put_chosen(
+            tuple(stores), tuple(rows), keep, self.next
+        )
+        return Ring(
+            x=x,
+            log_target=log_target,
+            gradient=gradient[0] if gradient else None,
+            born=born,
+            source=source,
+            next=((self.next + jnp.sum(keep, dtype=jnp.int32)) % R).astype(jnp.int32),
+            gaussians=jax.tree.map(replace, self.gaussians, everywhere(components)),
+            counts=replace(self.counts, counts),
+            log_sums=log_sums,
+        )
+
+    def resized(self, old_rows: int, new_rows: int, per_row: int) -> "Ring":
+        """The same samples in a ring for more component rows."""
+        R, max_age = per_row * new_rows, self.max_age
+        oldest_first = (self.next + jnp.arange(self.x.shape[0])) % self.x.shape[0]
+
+        def grow(a: Array, fill: float) -> Array:
+            extra = jnp.full((R - a.shape[0], *a.shape[1:]), fill, a.dtype)
+            return jnp.concatenate([extra, a[oldest_first]])
+
+        def grow_history(h: Array) -> Array:
+            h = h.reshape(max_age, old_rows, *h.shape[1:])
+            spare = jnp.broadcast_to(h[:, :1], (max_age, new_rows - old_rows, *h.shape[2:]))
+            return jnp.concatenate([h, spare], axis=1).reshape(max_age * new_rows, *h.shape[2:])
+
+        return Ring(
+            x=grow(self.x, 0),
+            log_target=grow(self.log_target, 0),
+            gradient=None if self.gradient is None else grow(self.gradient, 0),
+            born=grow(self.born, -1),
+            source=grow(self.source, 0),
+            next=jnp.zeros((), jnp.int32),
+            gaussians=jax.tree.map(grow_history, self.gaussians),
+            counts=jnp.pad(
+                self.counts.reshape(max_age, old_rows), [(0, 0), (0, new_rows - old_rows)]
+            ).reshape(-1),
+            log_sums=grow(self.log_sums, -jnp.inf),
+        )
+
+
+def _meet(ring: Ring, used: Float[Array, " HK"], x: Float[Array, "B D"]) -> tuple[Array, Array]:
+    log_prob = ring.gaussians.log_prob(x, None, (used > 0) | (ring.counts > 0))
+    mass = jax.nn.logsumexp(log_prob + jnp.log(used), axis=1)
+    each = (log_prob + jnp.log(ring.counts)).reshape(x.shape[0], ring.max_age, -1)
+    return mass, jax.nn.logsumexp(each, axis=2)

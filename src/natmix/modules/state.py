@@ -1,0 +1,89 @@
+"""What a run carries from one iteration to the next, and what one iteration reports."""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from natmix.array_types import Count, Flag, PRNGKey, PyTree, Scalar
+from natmix.kernels.sharding import split
+from natmix.mixture import Mixture
+from natmix.modules.component_stepsizes.base import Rewards
+from natmix.modules.per_component import PerComponent, placed
+
+
+class State(eqx.Module):
+    """Everything a run carries from one iteration to the next."""
+
+    key: PRNGKey
+    iteration: Count
+    mixture: Mixture
+    """Padded to a capacity of rows; absent components have log weight -inf."""
+    prior: Mixture
+    """One Gaussian: where components may be expected."""
+    ids: Int[Array, " K"]
+    """Who lives in a row: numbered in order of birth."""
+    births: Count
+    updates: PerComponent[Int[Array, " K"]]
+    rewards: PerComponent[Rewards]
+    sample_selector: PyTree
+    component_stepsize: PyTree
+    ng_estimator: PyTree
+    weight_stepsize: PyTree
+    component_adaptation: PyTree
+
+
+class Info(eqx.Module):
+    """What happened in one iteration."""
+
+    elbo: Scalar
+    """Eq. 1 on this iteration's samples, with the weights before their update (T = 1).
+
+    Densities of zero enter with their penalty; the true ELBO is then -inf.
+    """
+    elbo_se: Scalar
+    components: Count
+    evaluations: Count
+    """New evaluations of the target."""
+    zeros: Count
+    """Of these, log densities of -inf."""
+    invalid: Count
+    """Of these, NaN, +inf or with a gradient that is not finite: excluded from the updates."""
+    failed_updates: Count
+    """Components that were left alone because their update was not usable."""
+    effective_samples: Scalar
+    """Smallest effective sample size of a component."""
+    component_stepsize: Scalar
+    """Mean over components."""
+    weight_stepsize: Scalar
+    entropy: Scalar
+    """-E[log q] on the same samples."""
+    added: Flag
+    deleted: Count
+    candidate_gain: Scalar
+    """log p~ - log q at the place of the new component; -inf when none was sought."""
+
+
+def placed_state(state: State) -> State:
+    """On several devices: every array where it belongs."""
+    return dataclasses.replace(placed(state), mixture=split(state.mixture), ids=split(state.ids))
+
+
+def padded(mixture: Mixture, capacity: int) -> Mixture:
+    """The mixture with absent components up to ``capacity``."""
+    order = jnp.concatenate(
+        [jnp.arange(mixture.num_components), jnp.full(capacity - mixture.num_components, -1)]
+    )
+    return take_components(mixture, order)
+
+
+def take_components(mixture: Mixture, order: Int[Array, " K2"]) -> Mixture:
+    """Rows in a new order; -1 gives an absent component, a standard normal nobody reads."""
+    keep = order >= 0
+    spare = type(mixture.components).isotropic(
+        jnp.zeros((order.shape[0], mixture.dim), mixture.dtype), jnp.ones(order.shape[0], mixture.dtype)
+    )
+    rows = jnp.maximum(order, 0)
+    components = mixture.components.take(rows).where(keep, spare)
+    return Mixture(jnp.where(keep, mixture.log_weights[rows], -jnp.inf), components)

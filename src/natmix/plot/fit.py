@@ -1,0 +1,88 @@
+"""The first picture of a fit: corner plot, ELBO and number of components."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from natmix.estimate import Estimate
+from natmix.plot.corner import _SAMPLES, corner
+from natmix.plot.style import figure_of
+from natmix.plot.trajectory import plot_trajectory
+from natmix.result.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class FitAxes:
+    """The axes of `plot_fit`; ``axes[i, j]`` is the panel of the corner plot.
+
+    Attributes:
+        corner: [n, n], None above the diagonal.
+        elbo: the ELBO's; None without traces.
+        components: their number's; None without traces.
+    """
+
+    corner: np.ndarray
+    elbo: "Axes | None"
+    components: "Axes | None"
+
+    @property
+    def figure(self) -> "Figure":
+        """The figure they are in."""
+        return figure_of(self.corner[0, 0])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the corner plot."""
+        return self.corner.shape
+
+    def __getitem__(self, where: Any) -> Any:
+        return self.corner[where]
+
+
+def plot_fit(
+    result: Result,
+    *,
+    dims: Sequence[int | str] | None = None,
+    labels: Sequence[str] | None = None,
+    samples: int = _SAMPLES,
+    components: bool = True,
+    traces: bool = True,
+    x: str = "evaluations",
+    log_evidence: float | Estimate | None = None,
+    seed: int = 0,
+) -> FitAxes:
+    """The corner plot (`plot_corner`) with the ELBO and the number of components (`plot_trajectory`).
+
+    Args:
+        result: of `natmix.fit`.
+        dims: which coordinates, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an array
+            for all its entries); if left out all of them, or of more than 20 the six in which the
+            components that are drawn differ most.
+        labels: their names; if left out the model's, long ones shortened, with the transformation.
+        samples: how many points to draw.
+        components: whether to draw ellipses of two standard deviations, of those from 0.1% on.
+        traces: whether to show ELBO and number of components; a result without iterations has none.
+        x: what to plot them over: "iterations", "evaluations" or "seconds".
+        log_evidence: the log normaliser of the target, if known.
+        seed: of the samples.
+
+    Returns:
+        The axes; their ``figure`` is the figure.
+    """
+    traces = traces and bool(result.trajectory)
+    panels, layout = corner(result, dims, labels, samples, components, seed, traces)
+    if not traces:
+        return FitAxes(panels, None, None)
+    figure = figure_of(panels[0, 0])
+    above, below = (figure.add_axes(r) for r in layout.trace_rectangles())
+    plot_trajectory(result, x=x, log_evidence=log_evidence, axes=(above, below))
+    above.tick_params(labelbottom=False)
+    for ax, (_, _, width, _) in zip((above, below), layout.trace_rectangles(), strict=True):
+        ax.yaxis.set_label_coords(-0.78 / (width * layout.size[0]), 0.5)
+    return FitAxes(panels, above, below)

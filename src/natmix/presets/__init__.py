@@ -1,5 +1,0 @@
-"""Hyperparameters that others chose: those of the paper's Experiment 3."""
-
-from natmix.presets._paper import Preset, codenames, paper, problems
-
-__all__ = ["Preset", "codenames", "paper", "problems"]

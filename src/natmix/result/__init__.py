@@ -1,0 +1,5 @@
+"""What a fit returns: the mixture with its ELBO, verdict, files and exports."""
+
+from natmix.result.result import Counts, Result, Timings
+
+__all__ = ["Counts", "Result", "Timings"]

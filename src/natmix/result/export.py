@@ -1,0 +1,50 @@
+"""A result in tables: its variables by name, and for pandas."""
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from natmix.checks import whole
+from natmix.models.base import coordinate_names
+from natmix.models.pytree import leaf_name
+
+if TYPE_CHECKING:
+    import pandas
+
+    from natmix.result.result import Result
+
+
+def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.ndarray]:
+    """Samples by name: the model's variables, or ``x``."""
+    if result.model is None:
+        return {"x": np.asarray(x)}
+    tree = result.model.constrain(jnp.asarray(x))
+    return {leaf_name(path) or "x": np.asarray(v) for path, v in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def latent_first(result: "Result", values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The variables that the model infers before those that follow from them."""
+    latent = () if result.model is None else result.model.latent
+    first = {name: values[name] for name in latent if name in values}
+    return first | {name: value for name, value in values.items() if name not in first}
+
+
+def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
+    """`Result.to_pandas`."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("This needs pandas: pip install 'natmix[arviz]'.") from error
+    n = whole(n, "n", 2)
+    rows = {}
+    labels = coordinate_names if result.model is None else result.model.labels
+    found = variables(result, np.asarray(result.mixture.sample(seed, n)))
+    for name, value in latent_first(result, found).items():
+        flat = value.reshape(n, -1).astype(float)
+        for label, column in zip(labels(name, value.shape[1:]), flat.T, strict=True):
+            low, middle, high = np.quantile(column, [0.05, 0.5, 0.95])
+            rows[label] = (column.mean(), column.std(ddof=1), low, middle, high)
+    return pandas.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "5%", "50%", "95%"])

@@ -1,0 +1,150 @@
+"""Results in safetensors files: arrays as they are, everything else as JSON in the header, no code."""
+
+import dataclasses
+import json
+import math
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from natmix._version import __version__
+from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.elbo import Elbo
+from natmix.gmmvi import GMMVI
+from natmix.mixture import Mixture
+from natmix.mixture.files import (
+    RESULT_FORMAT,
+    VERSION,
+    built_mixture,
+    mixture_tensors,
+    read_tensors,
+    write_tensors,
+)
+from natmix.modules.codenames import MODULES
+from natmix.result.result import Counts, Result, Timings
+from natmix.result.saved_exploration import keep_exploration, saved_exploration
+from natmix.result.saved_model import Again, model_header, model_tensors, saved_model
+
+_PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
+
+
+def save_result(result: Result, path: str | Path) -> None:
+    """`Result.save`."""
+    header = {
+        "elbo": dataclasses.asdict(result.elbo),
+        "counts": dataclasses.asdict(result.counts),
+        "timings": dataclasses.asdict(result.timings),
+        "stopped": result.stopped,
+        "settings": result.settings,
+        "notes": list(result.notes),
+        "algorithm": result.algorithm.settings(),
+        "start": None if result.start is None else _kind(result.start),
+        "model": None if result.model is None else model_header(result),
+        "versions": _versions(),
+        **saved_exploration(result),
+    }
+    tensors = mixture_tensors(result.mixture)
+    if result.start is not None:
+        tensors |= _under("start", mixture_tensors(result.start))
+    tensors |= _under("trajectory", result.trajectory)
+    if result.draws is not None:
+        tensors |= _under("draws", {f.name: getattr(result.draws, f.name) for f in _fields(Draws)})
+    tensors |= model_tensors(result)
+    write_tensors(
+        Path(path),
+        {name: np.asarray(value, order="C") for name, value in tensors.items()},
+        {
+            "format": RESULT_FORMAT,
+            "version": VERSION,
+            "representation": _kind(result.mixture),
+            "result": json.dumps(_finite(header), allow_nan=False),
+        },
+    )
+
+
+def load_result(path: str | Path, again: Again, dtype: Any = None) -> Result:
+    """`Result.load`."""
+    path = Path(path)
+    outer, stored = read_tensors(path, RESULT_FORMAT)
+    header = json.loads(outer["result"], object_hook=_as_float)
+    mixture = built_mixture(outer["representation"], stored, dtype, path)
+    start = None
+    if header["start"] is not None:
+        start = built_mixture(header["start"], _of("start", stored), mixture.dtype, path)
+    draws = _of("draws", stored)
+    result = Result(
+        mixture=mixture,
+        elbo=Elbo(**header["elbo"]),
+        trajectory=_of("trajectory", stored),
+        counts=Counts(**header["counts"]),
+        timings=Timings(**header["timings"]),
+        stopped=header["stopped"],
+        algorithm=_algorithm(header["algorithm"], path),
+        settings=header["settings"],
+        notes=tuple(header["notes"]),
+        draws=Draws(**draws) if draws else None,
+        start=None if start is None else jax.device_get(start),
+    )
+    known = None if header["model"] is None else saved_model(header["model"], stored, result.draws)
+    loaded = again.joined(dataclasses.replace(result, model=known))
+    keep_exploration(loaded, header)
+    return loaded
+
+
+def _kind(mixture: Mixture) -> str:
+    return "diagonal" if mixture.is_diagonal else "full"
+
+
+def _fields(of: type) -> tuple[dataclasses.Field, ...]:
+    return dataclasses.fields(of)  # type: ignore[arg-type]
+
+
+def _under(group: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {f"{group}.{name}": np.asarray(value) for name, value in arrays.items()}
+
+
+def _of(group: str, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(f"{group}."): value
+        for name, value in stored.items()
+        if name.startswith(f"{group}.")
+    }
+
+
+def _algorithm(settings: dict[str, Any], path: Path) -> GMMVI:
+    modules = {m: {k: v for k, v in settings[m].items() if k != "option"} for m in MODULES}
+    numbers = {name: settings[name] for name in ("temperature", "zero_penalty")}
+    try:
+        return GMMVI.from_codename(settings["codename"], **modules, **numbers)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is the result of an algorithm that this natmix does not have: {error}"
+        ) from error
+
+
+def _versions() -> dict[str, str]:
+    found = {"natmix": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are named."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _as_float(value: dict[str, Any]) -> Any:
+    return float(value["float"]) if set(value) == {"float"} and isinstance(value["float"], str) else value

@@ -1,0 +1,381 @@
+"""What a fit returns."""
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from natmix.checks import whole
+from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.elbo import Elbo
+from natmix.estimate import Estimate
+from natmix.gmmvi import GMMVI
+from natmix.mixture import Mixture
+from natmix.models import AbstractModel
+from natmix.models.base import Points
+from natmix.random_keys import run_key
+from natmix.targets import AbstractTarget
+
+if TYPE_CHECKING:
+    import pandas
+
+    from natmix.diagnostics import Diagnosis
+    from natmix.plot import FitAxes
+    from natmix.result.sampler_start import SamplerStart
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Numbers of events in a run; evaluations are exact and include every call of the target.
+
+    Attributes:
+        iterations: steps of the algorithm.
+        training_evaluations: of the target, for the updates.
+        elbo_evaluations: of the target, for the final ELBO.
+        probe_evaluations: of the target, to find out what kind of function it is.
+        start_evaluations: of the target, to find a beginning.
+        zeros: training evaluations with log density -inf.
+        invalid: training evaluations with NaN, +inf or a gradient that is not finite.
+        failed_updates: component updates that were not usable and left their component alone.
+        added: components added.
+        deleted: components deleted.
+        left_out: components of negligible weight at the end, not part of the returned mixture.
+    """
+
+    iterations: int
+    training_evaluations: int
+    elbo_evaluations: int
+    probe_evaluations: int
+    start_evaluations: int
+    zeros: int
+    invalid: int
+    failed_updates: int
+    added: int
+    deleted: int
+    left_out: int
+
+    @property
+    def first_evaluations(self) -> int:
+        """Evaluations of the target before the first iteration."""
+        return self.probe_evaluations + self.start_evaluations
+
+    @property
+    def evaluations(self) -> int:
+        """All evaluations of the target."""
+        return self.first_evaluations + self.training_evaluations + self.elbo_evaluations
+
+
+@dataclasses.dataclass(frozen=True)
+class Timings:
+    """Seconds spent: ``total`` is about the sum of the others.
+
+    Attributes:
+        compilation: tracing and compiling the algorithm.
+        iterations: running the algorithm, the target included.
+        elbo: the final ELBO, with its own compilation.
+        total: everything from call to return.
+        start: before the first iteration: reading the model, probing the target and finding a beginning, with
+            what these compile.
+    """
+
+    compilation: float
+    iterations: float
+    elbo: float
+    total: float
+    start: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Result:
+    """A fitted mixture and how it came about.
+
+    Attributes:
+        mixture: the approximation.
+        elbo: its evidence lower bound, with standard error.
+        trajectory: every metric of `natmix.Info` as an array over the iterations, and ``seconds``,
+            ``total_evaluations`` (those before the first iteration included) and ``objective``.
+        counts: iterations and exact numbers of evaluations.
+        timings: compilation apart.
+        stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds",
+            "interrupted", or "failed" in the result that a `TargetError` carries.
+        algorithm: the algorithm that ran.
+        settings: everything needed to run it again, as plain Python (an ``init_mixture`` is only named).
+        notes: choices made for the user, and what they should know.
+        draws: the samples behind ``elbo``, with both log densities; None if that was broken off.
+        target: what was fitted.
+        start: one Gaussian, the region where components were sought.
+        model: whose variables the mixture's coordinates are, if they have names; the mixture itself lives
+            in unconstrained coordinates then.
+    """
+
+    mixture: Mixture
+    elbo: Elbo
+    trajectory: dict[str, np.ndarray]
+    counts: Counts
+    timings: Timings
+    stopped: str
+    algorithm: GMMVI
+    settings: dict[str, Any]
+    notes: tuple[str, ...]
+    draws: Draws | None = dataclasses.field(default=None, repr=False)
+    target: AbstractTarget | None = dataclasses.field(default=None, repr=False)
+    start: Mixture | None = dataclasses.field(default=None, repr=False)
+    model: AbstractModel | None = dataclasses.field(default=None, repr=False)
+
+    @functools.cached_property
+    def diagnosis(self) -> "Diagnosis | None":
+        """The verdict of `diagnose`, made once; None without samples behind the ELBO.
+
+        Climbs and chains that are part of it evaluate the target, each at most a tenth as often as the fit.
+        """
+        return None if self.draws is None or len(self.draws) < 2 else self.diagnose()
+
+    def diagnose(
+        self,
+        samples: int = 0,
+        *,
+        search: "int | Literal['auto']" = "auto",
+        explore: "int | Literal['auto']" = "auto",
+        seed: int = 0,
+    ) -> "Diagnosis":
+        """The verdict from the samples behind the ELBO, or more, and from searches outside of them.
+
+        Args:
+            samples: fresh samples to evaluate besides those behind the ELBO.
+            search: how many climbs to make from samples of the start region, made 1, 3, 10, 30 and 100 times
+                as wide, for a target with gradients, to find missed modes. 32 find modes as wide as the
+                region nearly always up to 100 of its widths away and not at 500; narrower ones seldom.
+                "auto": from 10 to 32, within a tenth of the fit's evaluations and of its seconds (or one);
+                none if 10 would cost more than that, and as for the chains. 0 or False: none.
+            explore: how many short Markov chains to start from samples of the mixture, to find mass next to
+                them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
+                evaluations with gradients, or without if there are none, and 10 samples of the mixture;
+                1000 chains see one percent. "auto": chains of 80 evaluations, as many as cost a tenth of the
+                fit's evaluations, from 200 to 1000; none if 200 cost more, if the target has no gradients or
+                random values, or after a fit that was broken off (the verdict says why). 0 or False: none.
+            seed: of all.
+        """
+        from natmix.result.diagnosing import diagnosed, number_of_chains, number_of_climbs
+
+        samples = whole(samples, "samples", 0)
+        climbs, chains = number_of_climbs(search), number_of_chains(explore)
+        if samples or climbs or chains:
+            self._check_target("diagnose()")
+        return diagnosed(self, samples, climbs, chains, seed)
+
+    def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
+        """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.
+
+        Unlike importance sampling it does not need a mixture that covers the target's tails
+        (``python benchmarks/bridge.py`` compares the two). Draws of `resample` will not do.
+
+        Args:
+            draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` or `pymc.sample` gives
+                them; of a function of vectors, vectors [N, D], between its bounds if it has some, as
+                `sample` gives them. An array for a model with names is in the mixture's (unconstrained)
+                coordinates. Several chains as [C, N, ...].
+            samples: fresh samples of the mixture to evaluate besides those behind the ELBO.
+            seed: of these.
+        """
+        from natmix.result.bridge import bridge
+
+        self._check_target("bridge()")
+        return bridge(self, draws, whole(samples, "samples", 0), seed)
+
+    def sample(self, n: int = 1, *, seed: int = 0) -> Any:
+        """Samples of the mixture, [n, D]; of a model its own variables, constrained, samples first."""
+        return self._named(self.mixture.sample(seed, whole(n, "n")))
+
+    def predict(
+        self, n: int, /, *model_args: Any, seed: int = 0, **model_kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """Posterior predictive samples of a PyMC model's observed variables, or of a NumPyro model.
+
+        Without arguments a NumPyro model's observed variables are drawn at the arguments of the fit. With
+        arguments it is called with these, those of the fit but for the data (new inputs, for example): all
+        variables that it draws then, and its deterministics for these arguments.
+        """
+        if self.model is None:
+            raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
+        run_key(seed)
+        return self.model.predict(int(seed), self.sample(n, seed=seed), model_args, model_kwargs)
+
+    def _check_target(self, what: str) -> None:
+        if self.target is None:
+            raise ValueError(
+                f"This result does not know its target, which {what} has to evaluate: give it again, as in "
+                "natmix.Result.load(path, model=model)."
+            )
+
+    def _named(self, x: Points) -> Any:
+        return x if self.model is None else self.model.constrain(x)
+
+    def resample(self, n: int, *, pool: int | None = None, seed: int = 0) -> Any:
+        """Samples corrected by importance weights.
+
+        ``pool`` fresh samples of the mixture (5 n if left out, but at least 1000) are evaluated, their
+        weights smoothed by Pareto's distribution, and n drawn from them by these weights. Some occur twice or
+        more when the pool has few effective samples. A warning is given where the weights cannot be
+        relied on or are too few to judge, and for samples whose log density is NaN or +inf, which are left
+        out.
+        """
+        from natmix.result.resampling import SMALLEST_POOL, resampled
+
+        self._check_target("resample()")
+        usual = max(5 * whole(n, "n"), SMALLEST_POOL)
+        return self._named(resampled(self, n, usual if pool is None else pool, seed))
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the target's code to a safetensors file, as `Mixture.save` does.
+
+        It holds the mixture, the samples behind the ELBO with both log densities (and the model's own
+        variables there), trajectory, numbers, settings, names, shapes and bounds of the variables, and
+        versions. Data of NumPyro, PyMC and Stan models are in it too, and what climbs and chains have found
+        if the verdict has been asked for.
+        """
+        from natmix.result.files import save_result
+
+        save_result(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: Any = None,
+        *,
+        model_args: tuple[Any, ...] | None = None,
+        model_kwargs: dict[str, Any] | None = None,
+        position: Any = None,
+        bounds: Any = None,
+        dtype: Any = None,
+    ) -> "Result":
+        """Read a file written by `save`.
+
+        Without the model a result can do everything that needs no evaluation: samples (of vectors,
+        bounds and pytrees; of other models those saved, by `to_arviz`), `summary`, `diagnosis`, `plot`.
+
+        Args:
+            path: the file.
+            model: what was given to `natmix.fit`, to be evaluated again by `resample`, `diagnose`, `bridge`
+                and `predict`. Position and bounds of a pytree are in the file.
+            model_args: as in `natmix.fit`; likewise the next three.
+            model_kwargs: the same.
+            position: the same; only for a pytree with classes of your own.
+            bounds: the same.
+            dtype: float32 or float64, if it should not be as it was.
+        """
+        from natmix.result.files import load_result
+        from natmix.result.saved_model import Again
+
+        return load_result(path, Again(model, model_args, model_kwargs, position, bounds), dtype)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Result":
+        """Copies of all arrays; target, model and algorithm are code, and shared."""
+        kept = ("target", "model", "algorithm")
+        names = [f.name for f in dataclasses.fields(self) if f.name not in kept]
+        copied: Result = dataclasses.replace(
+            self, **{name: copy.deepcopy(getattr(self, name), memo) for name in names}
+        )
+        copied.__dict__.update(copy.deepcopy(self._made(), memo))
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from natmix.result.pickling import check_code
+
+        check_code(self)
+        return Result, tuple(getattr(self, f.name) for f in dataclasses.fields(self)), self._made()
+
+    def _made(self) -> "dict[str, Diagnosis]":
+        """What has been made of the fields already, for copies."""
+        return {name: self.__dict__[name] for name in ("diagnosis",) if name in self.__dict__}
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.stopped == "interrupted"
+
+    @property
+    def converged(self) -> bool:
+        """Whether it ended because nothing improved any more."""
+        return self.stopped == "converged"
+
+    def plot(self, **options: Any) -> "FitAxes":
+        """Marginals, pairs of coordinates with the components' ellipses, ELBO and number of components.
+
+        ``result.plot().figure.savefig("fit.png")``; the options are those of `natmix.plot.plot_fit`.
+        """
+        from natmix.plot import plot_fit
+
+        return plot_fit(self, **options)
+
+    def to_arviz(
+        self,
+        *,
+        predictive: bool = False,
+        log_likelihood: bool = False,
+        corrected: bool = False,
+        seed: int = 0,
+    ) -> Any:
+        """The samples behind the ELBO for ArviZ: its InferenceData, or DataTree from version 1 on.
+
+        Groups: ``posterior`` (the model's variables: raw draws of the mixture, without importance weights),
+        ``sample_stats`` (``lp``, the target's log density; ``log_mixture``; ``log_weight``, smoothed and
+        normalised importance weights), ``observed_data`` of a model that knows its data, and
+        ``constant_data`` of a PyMC model's `pymc.Data`. Axes have the names and labels of a PyMC model's dims
+        and coords, and the names of a NumPyro model's plates. The draws are independent; they are
+        stored as four chains so that plots and diagnostics of chains work, or as three, two or one where
+        only these divide their number (``elbo_samples``): none is left out.
+
+        Args:
+            predictive: add ``posterior_predictive``, data drawn anew by a NumPyro or PyMC model.
+            log_likelihood: add ``log_likelihood``, of each of its data.
+            corrected: as many draws taken from them by their weights instead, some twice or more; a warning
+                is given where the weights cannot be relied on. `resample` has a larger pool to draw from.
+            seed: of the data drawn, and of the correction.
+        """
+        from natmix.result.to_arviz import to_arviz
+
+        run_key(seed)
+        return to_arviz(self, predictive, log_likelihood, corrected, int(seed))
+
+    def to_pandas(self, n: int = 10_000, *, seed: int = 0) -> "pandas.DataFrame":
+        """Mean, standard deviation and quantiles of every variable, from samples of the mixture."""
+        from natmix.result.export import to_pandas
+
+        return to_pandas(self, n, seed)
+
+    def to_numpyro_guide(self) -> Callable[..., Any]:
+        """A guide for the NumPyro model that was fitted, as `numpyro.infer` takes it."""
+        from natmix.models import NumpyroModel
+
+        if not isinstance(self.model, NumpyroModel):
+            raise ValueError(
+                "A guide belongs to a NumPyro model, and this is the fit of something else, or comes from a "
+                "file without its model: natmix.Result.load(path, model=model)."
+            )
+        return self.model.guide(self.mixture)
+
+    def sampler_start(self, chains: int = 4, *, seed: int = 0) -> "SamplerStart":
+        """Initial points and an inverse mass matrix for NUTS, in unconstrained coordinates and by name.
+
+        ``start = result.sampler_start(4)``, then in NumPyro ``NUTS(model, dense_mass=True,
+        inverse_mass_matrix=start.inverse_mass_matrix)`` and ``MCMC(...).run(key, ...,
+        init_params=start.by_name)``; in PyMC ``pm.sample(chains=4, initvals=start.initvals)``; in BlackJAX
+        ``start.positions`` with ``result.model.log_density``.
+        """
+        from natmix.result.sampler_start import sampler_start
+
+        return sampler_start(self, chains, seed)
+
+    def summary(self) -> str:
+        """The outcome in words and numbers."""
+        from natmix.result.summary import summary
+
+        return summary(self)
+
+    def __repr__(self) -> str:
+        return f"Result({self.mixture!r}, ELBO {self.elbo}, {self.stopped})"

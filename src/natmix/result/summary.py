@@ -1,0 +1,89 @@
+"""The outcome of a fit in words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from natmix.models import AbstractModel
+from natmix.result.export import latent_first, variables
+from natmix.result.summary_table import Variable, table
+
+if TYPE_CHECKING:
+    from natmix.result.result import Result
+
+_ENDINGS = {
+    "converged": "converged: the ELBO no longer rises beyond its noise, and new components gain no weight",
+    "max_iterations": "stopped at the limit of iterations; the ELBO may still rise",
+    "max_evaluations": "stopped at the limit of evaluations; the ELBO may still rise",
+    "max_seconds": "stopped at the time limit; the ELBO may still rise",
+    "interrupted": "INTERRUPTED: this is the best mixture up to then",
+    "failed": "FAILED: the target raised an error; this is the best mixture up to then",
+}
+_MOST_ROWS = 8
+
+
+def summary(result: "Result") -> str:
+    """Several lines of text."""
+    counts, times = result.counts, result.timings
+    rate = counts.iterations / times.iterations if times.iterations > 0 else float("nan")
+    mixture = result.mixture
+    kind = "diagonal" if mixture.is_diagonal else "full"
+    lines = [
+        f"{result.algorithm.codename} on {mixture.dim} dimensions: {_ENDINGS[result.stopped]}.",
+        f"  ELBO         {result.elbo}",
+        f"  mixture      {mixture.num_components} components, "
+        f"effectively {_effective(np.asarray(mixture.weights)):.1f} ({kind} covariances, "
+        f"{mixture.dtype})",
+        f"  evaluations  {counts.evaluations:,} of the target ({counts.first_evaluations:,} to begin, "
+        f"{counts.training_evaluations:,} in training, {counts.elbo_evaluations:,} for the ELBO)",
+        f"  time         {times.total:.1f} s, of which {times.start:.1f} s to begin and "
+        f"{times.compilation:.1f} s compiling; "
+        f"{counts.iterations:,} iteration{'s' if counts.iterations != 1 else ''} at {rate:.3g} per second",
+        f"  components   {counts.added} added, {counts.deleted} deleted, {counts.left_out} of negligible "
+        f"weight left out; {counts.failed_updates} updates not usable and skipped",
+    ]
+    lines += _table(result)
+    if result.diagnosis is not None:
+        lines += str(result.diagnosis).splitlines()
+    lines += [f"  note: {note}" for note in result.notes]
+    return "\n".join(lines)
+
+
+def _effective(weights: np.ndarray) -> float:
+    w = np.asarray(weights, dtype=float)
+    return float(np.exp(-np.sum(w[w > 0] * np.log(w[w > 0]))))
+
+
+def _table(result: "Result") -> list[str]:
+    if result.model is not None and result.draws is not None:
+        return [*_weights(result), *table(_variables(result, result.model, result.draws.x))]
+    heaviest = result.mixture.top(min(_MOST_ROWS, result.mixture.num_components))
+    shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
+    rows = ["  weight   mean"]
+    for share, mean in zip(shares, np.asarray(heaviest.means), strict=False):
+        shown = "  ".join(f"{v:9.3f}" for v in mean[:6]) + ("  …" if len(mean) > 6 else "")
+        rows.append(f"  {share:6.2%}  {shown}")
+    left = result.mixture.num_components - heaviest.num_components
+    if left:
+        rows.append(f"  … and {left} more with {shares[_MOST_ROWS:].sum():.2%} together")
+    return rows
+
+
+def _weights(result: "Result") -> list[str]:
+    """The components' shares, where no table of components has them."""
+    shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
+    if len(shares) == 1:
+        return []
+    text = ", ".join(f"{share:.0%}" if share >= 0.01 else f"{share:.2%}" for share in shares[:_MOST_ROWS])
+    left = len(shares) - _MOST_ROWS
+    more = f" and {left} more with {shares[_MOST_ROWS:].sum():.1%} together" if left > 0 else ""
+    return [f"  weights      {text}{more}"]
+
+
+def _variables(result: "Result", model: AbstractModel, x: Float[np.ndarray, "N D"]) -> list[Variable]:
+    found = latent_first(result, variables(result, x))
+    return [
+        Variable(name, model.labels(name, value.shape[1:]), value.reshape(len(value), -1).astype(float))
+        for name, value in found.items()
+    ]

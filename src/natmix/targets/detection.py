@@ -1,0 +1,227 @@
+"""Find out what kind of function a target is."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natmix.targets.base import AbstractTarget, TargetError, check_dim
+from natmix.targets.host import HostTarget
+from natmix.targets.identity import depends_on_last_argument, lasting
+from natmix.targets.jax_target import JaxTarget
+
+_KEY_NAMES = ("key", "rng", "rng_key", "prng_key")
+
+
+class Found(NamedTuple):
+    """A target, and what it took to know it."""
+
+    target: AbstractTarget
+    probes: int = 0
+    """Evaluations spent on finding out."""
+    why: str = ""
+    """Why it has no gradient, if that is not plain."""
+
+
+def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Found:
+    """The target that a function is.
+
+    A function that JAX can trace is never evaluated for that; one outside JAX is called at ``probe``
+    (and, if it does not like a single point, at several copies of it).
+    """
+    if isinstance(fn, AbstractTarget):
+        if dim is not None and fn.dim != check_dim(dim):
+            raise ValueError(f"dim={dim} was given, but the target has dim={fn.dim}.")
+        if isinstance(fn, JaxTarget):
+            _check_jax_target(fn, dtype)
+        return Found(fn)
+    if not callable(fn) and callable(getattr(fn, "log_prob", None)):
+        fn = fn.log_prob  # a distribution
+    if not callable(fn):
+        raise ValueError(f"The target must be a function of a point, got {type(fn).__name__}.")
+    if dim is None:
+        raise ValueError(
+            "Give dim, the number of dimensions of the target (or model_args, for a NumPyro model)."
+        )
+    dim = check_dim(dim)
+    stochastic = _takes_key(fn)
+    target, trouble = _trace(fn, dim, dtype, stochastic)
+    if target is not None:
+        return Found(target)
+    if stochastic:
+        raise TargetError(
+            f"The target takes a key, so it must be a JAX function, but tracing it raised {trouble}."
+        )
+    return _probe(fn, dim, probe, trouble)
+
+
+def without_gradient(target: AbstractTarget, dtype: Any) -> Found | None:
+    """The target for values only, if JAX turns out not to be able to differentiate it."""
+    if not isinstance(target, JaxTarget) or target.values_only or target.returns_gradient:
+        return None
+    x = jax.ShapeDtypeStruct((2, target.dim), dtype)
+    try:
+        jax.eval_shape(lambda key, x: target.evaluate(key, x, 2, needs_gradient=True), *_key_type(True), x)
+    except Exception as error:
+        values = dataclasses.replace(target, values_only=True)
+        return Found(values, why=f"JAX cannot differentiate it: {_short(error)}")
+    return None
+
+
+# Inside JAX -------------------------------------------------------------------------------------
+
+
+def _takes_key(fn: Callable[..., Any]) -> bool:
+    required = _required(fn)
+    return required is not None and len(required) == 2 and required[0] in _KEY_NAMES
+
+
+def _required(fn: Callable[..., Any]) -> list[str] | None:
+    """Names of the arguments that must be given by position; None if nobody knows."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind in positional]
+
+
+def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tuple[JaxTarget | None, str]:
+    """The target if JAX can trace it, otherwise the reason why not."""
+    raised: list[str] = []
+    returned: list[tuple[tuple[int, ...], list[str]]] = []
+    outside = False
+    cases: list[tuple[bool, tuple[int, ...]]] = [(False, (dim,)), (True, (dim + 1, dim))]
+    for batched, shape in cases:
+        try:
+            point = jax.ShapeDtypeStruct(shape, dtype)
+            # JAX remembers traces by the function's identity: a new one makes it look again.
+            again = functools.partial(fn)
+            program, out = jax.make_jaxpr(again, return_shape=True)(*_key_type(stochastic), point)
+        except Exception as error:
+            raised.append(_short(error))
+            outside = outside or isinstance(error, jax.errors.JAXTypeError)
+            continue
+        if not depends_on_last_argument(program):
+            # As when the function itself catches JAX's error and returns something else.
+            raised.append("what it returns then does not depend on the point")
+            outside = True
+            continue
+        gradient = isinstance(out, (tuple, list)) and len(out) == 2
+        parts = list(out) if gradient else [out]
+        shapes = [getattr(p, "shape", None) for p in parts]
+        if shapes == [shape[:-1], shape][: len(parts)]:
+            for p in parts:
+                _check_dtype(p.dtype)
+            same = lasting(fn, program)
+            kind = {"batched": batched, "returns_gradient": gradient, "stochastic": stochastic}
+            return JaxTarget(fn=same, dim=dim, **kind), ""
+        returned.append((shape, [_show_shape(p) for p in parts]))
+    if returned and not outside:
+        # JAX could trace it, so it would return the same on the host.
+        shape, got = returned[0]
+        example = "point" if len(shape) == 1 else "batch"
+        hint = " (take [0] of it)" if got == ["shape [1]"] else ""
+        raise TargetError(
+            f"The target must return one number per point, or (number, gradient); for a {example} of shape "
+            f"{list(shape)} it returned {' and '.join(got)}{hint}."
+        )
+    return None, raised[0] if raised else ""
+
+
+def _check_jax_target(target: JaxTarget, dtype: Any) -> None:
+    """One whose kind the user declared must be of that kind."""
+    shape = (target.dim + 1, target.dim) if target.batched else (target.dim,)
+    try:
+        out = jax.eval_shape(target.fn, *_key_type(target.stochastic), jax.ShapeDtypeStruct(shape, dtype))
+    except Exception as error:
+        raise TargetError(f"The target could not be traced by JAX: {_short(error)}.") from error
+    wanted = [shape[:-1], shape] if target.returns_gradient else [shape[:-1]]
+    parts = list(out) if isinstance(out, (tuple, list)) else [out]
+    if [getattr(p, "shape", None) for p in parts] != wanted:
+        raise TargetError(
+            f"The target must return {' and '.join(f'shape {list(w)}' for w in wanted)} for points of shape "
+            f"{list(shape)}, it returned {' and '.join(_show_shape(p) for p in parts)}."
+        )
+    for p in parts:
+        _check_dtype(p.dtype)
+
+
+def _check_dtype(dtype: Any) -> None:
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise TargetError(f"The target must return real (floating-point) numbers, it returns {dtype}.")
+
+
+def _key_type(stochastic: bool) -> tuple[Any, ...]:
+    return (jax.eval_shape(lambda: jax.random.key(0)),) if stochastic else ()
+
+
+# On the host ------------------------------------------------------------------------------------
+
+
+def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) -> Found:
+    point = np.array(probe, dtype=np.float64).reshape(dim)
+    copies = 3 if dim == 2 else 2  # a number of points that cannot be taken for the dimension
+    tries = ((False, point, 1), (True, np.tile(point, (copies, 1)), copies))
+    spent, problem = 0, None
+    for batched, x, n in tries:
+        spent += n
+        try:
+            out = fn(x.copy())
+        except Exception as error:
+            problem = problem or error
+            continue
+        gradient = isinstance(out, (tuple, list)) and len(out) == 2
+        target = HostTarget(fn=_Constant(out), dim=dim, batched=batched, returns_gradient=gradient)
+        try:
+            target.call(x.reshape(n, dim), needs_gradient=gradient)
+        except TargetError as error:
+            problem = problem if isinstance(problem, TargetError) else error
+            continue
+        known = HostTarget(fn=fn, dim=dim, batched=batched, returns_gradient=gradient)
+        return Found(known, spent, f"JAX cannot trace it: {trouble}")
+    if isinstance(problem, TargetError):
+        raise problem
+    assert problem is not None
+    raise TargetError(
+        f"The target could not be evaluated at the point {_show(point)}: it raised "
+        f"{type(problem).__name__}: {problem}{_arguments(fn)}"
+    ) from problem
+
+
+class _Constant:
+    """What the function returned at the probe, to be looked at as a target's output is."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, x: np.ndarray) -> Any:
+        return self.value
+
+
+def _arguments(fn: Callable[..., Any]) -> str:
+    required = _required(fn)
+    if required is None or len(required) < 2:
+        return ""
+    return (
+        f" (it takes {', '.join(required)}: name the first one 'key' if it is a random key, "
+        "and fix data with functools.partial)"
+    )
+
+
+def _short(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0].rstrip('.')}" if text else type(error).__name__
+
+
+def _show(point: np.ndarray) -> str:
+    return np.array2string(point, precision=3, threshold=6)
+
+
+def _show_shape(part: Any) -> str:
+    return f"shape {list(part.shape)}" if hasattr(part, "shape") else f"a {type(part).__name__}"

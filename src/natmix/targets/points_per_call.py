@@ -1,0 +1,61 @@
+"""How many points of a target are evaluated at once."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from natmix.kernels.blocks import by_memory
+
+_CPU_BLOCK = 128
+_ACCELERATOR_BLOCKS = (1024, 8192)
+_BYTES_PER_POINT = 2**23
+"""Of an accelerator's memory, for each point of a block: 8192 points on one with 64 GiB or more."""
+_LARGEST_BLOCK = 2**17
+_NUMBERS = (2**21, 2**25)
+_BYTES_PER_NUMBER = 2**8
+"""Of an accelerator's memory, for each number that a block computes: where these are few, more points."""
+
+
+_UNKNOWN = ("while", "callback", "ffi_call", "custom_call", "pallas_call")
+"""Operations, by a part of their name, whose work their results do not tell."""
+
+
+def points_at_once(evaluate: Callable[[Array], Any] | None, x: Float[Array, "Q D"]) -> int:
+    """Points of a block; ``evaluate``, if the block may be larger than usual, is the target at some points.
+
+    The host has to wait for an accelerator after every block, which takes longer than a light target does.
+    """
+    if jax.default_backend() == "cpu":
+        return _CPU_BLOCK
+    usual = by_memory(_BYTES_PER_POINT, *_ACCELERATOR_BLOCKS)
+    if evaluate is None or x.shape[0] <= usual:
+        return usual
+    block = jax.make_jaxpr(evaluate)(jax.ShapeDtypeStruct((usual, x.shape[1]), x.dtype))
+    per_point = max(numbers(block.jaxpr, usual) / usual, 1)
+    return int(np.clip(by_memory(_BYTES_PER_NUMBER, *_NUMBERS) / per_point, usual, _LARGEST_BLOCK))
+
+
+def numbers(jaxpr: Any, points: int) -> float:
+    """How many numbers its operations compute; infinite where nobody knows, or one point follows another."""
+    return sum(_of_operation(operation, points) for operation in jaxpr.eqns)
+
+
+def _of_operation(operation: Any, points: int) -> float:
+    length = operation.params.get("length", 1)
+    if any(name in operation.primitive.name for name in _UNKNOWN) or length >= points:
+        return np.inf
+    inner = list(_jaxprs(operation.params.values()))
+    if inner:
+        return length and length * sum(numbers(jaxpr, points) for jaxpr in inner)
+    return sum(int(np.prod(v.aval.shape)) for v in operation.outvars)
+
+
+def _jaxprs(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _jaxprs(value)
+        elif hasattr(value, "eqns") or hasattr(value, "jaxpr"):
+            yield getattr(value, "jaxpr", value)

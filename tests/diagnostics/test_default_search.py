@@ -1,0 +1,142 @@
+"""The search for other modes that a diagnosis makes by itself: what it sees and costs, when there is none."""
+
+import copy
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import natmix
+from natmix import HostTarget
+from natmix.diagnostics import agreement, hunt
+from natmix.diagnostics.budget import CLIMB, FEWEST_CLIMBS, MOST_CLIMBS, PRICE, affordable_climbs
+
+jax.config.update("jax_enable_x64", True)
+
+AWAY = 40.0
+
+
+def one(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def two(x):
+    return jnp.logaddexp(one(x), one(x - AWAY))
+
+
+def values(x):
+    return np.logaddexp(-0.5 * np.sum(x**2, axis=1), -0.5 * np.sum((x - AWAY) ** 2, axis=1))
+
+
+@pytest.fixture(scope="module")
+def half():
+    """A fit that lacks one of two modes, and whose samples cannot show it."""
+    return natmix.fit(two, dim=2, max_evaluations=20_000, progress=False)
+
+
+@pytest.fixture(scope="module")
+def good():
+    return natmix.fit(one, dim=2, max_evaluations=20_000, progress=False)
+
+
+def test_a_missed_mode_is_flagged_by_default_and_by_samples_not(half):
+    for none in (0, False):
+        alone = half.diagnose(search=none)
+        assert (alone.verdict, alone.hunt, alone.unsearched) == ("trust", None, "")
+        assert str(alone).splitlines()[0].endswith("; not searched for other modes.")
+    found = half.diagnosis
+    assert found.verdict == "distrust"
+    (missed,) = found.hunt.missed
+    np.testing.assert_allclose(missed.position, AWAY, atol=1e-3)
+    assert missed.share == pytest.approx(0.5, abs=0.01)
+    assert found.hunt.evaluations <= PRICE * half.counts.evaluations
+    assert "known without them" in found.unexplored
+    assert sum(half.diagnose(seed=s).verdict == "distrust" for s in range(1, 6)) == 5
+
+
+def test_a_good_fit_is_not(good):
+    found = [good.diagnose(seed=s) for s in range(5)]
+    assert all(d.verdict == "trust" and d.hunt.found == 1 and not d.hunt.missed for d in found)
+    assert str(found[0]).splitlines()[0] == "TRUST IT: the mixture may stand for the target."
+
+
+def test_it_is_made_once_counted_and_kept(half, tmp_path):
+    calls = []
+
+    def counted(x):
+        calls.append(len(x))
+        return values(x)
+
+    slope = jax.jit(jax.vmap(jax.grad(two)))
+    target = HostTarget(counted, 2, batched=True, gradient=lambda x: np.asarray(slope(x)))
+    result = dataclasses.replace(half, target=target)
+    text = result.summary()
+    assert sum(calls) == result.diagnosis.hunt.evaluations > 0
+    assert result.diagnose().hunt is result.diagnosis.hunt
+    assert agreement([result, result]).agreed
+    assert sum(calls) == result.diagnosis.hunt.evaluations
+    path = tmp_path / "fit.safetensors"
+    result.save(path)
+    for again in (
+        natmix.Result.load(path),
+        natmix.Result.load(path, two, dtype=float),
+        copy.deepcopy(result),
+    ):
+        assert again.summary() == text
+        np.testing.assert_array_equal(
+            again.diagnosis.hunt.missed[0].position, result.diagnosis.hunt.missed[0].position
+        )
+
+
+def test_as_many_as_a_tenth_of_the_fit_pays_for(good):
+    least = FEWEST_CLIMBS * CLIMB / PRICE
+    for evaluations, climbs in ((least - 10, 0), (least + 10, FEWEST_CLIMBS), (10_000_000, MOST_CLIMBS)):
+        counts = dataclasses.replace(
+            good.counts, training_evaluations=int(evaluations), elbo_evaluations=0, start_evaluations=0
+        )
+        result = dataclasses.replace(good, counts=counts)
+        assert affordable_climbs(result)[0] == climbs
+        assert bool(affordable_climbs(result)[1]) == (climbs == 0)
+
+
+def test_when_there_is_none_the_headline_and_a_line_say_so(good):
+    short = dataclasses.replace(good.counts, training_evaluations=10)
+    for changes, why in (
+        ({"target": None}, "the target is not known here"),
+        ({"target": HostTarget(values, 2, batched=True)}, "no gradients"),
+        ({"counts": short}, "10 climbs would cost more than 10%"),
+        ({"start": None}, "the start region is not known"),
+    ):
+        found = dataclasses.replace(good, **changes).diagnosis
+        assert found.hunt is None
+        assert why in found.unsearched
+        lines = str(found).splitlines()
+        assert lines[0] == "TRUST IT: the mixture may stand for the target; not searched for other modes."
+        assert f"  search       none: {found.unsearched}" in lines
+
+
+def test_limits_of_a_search(good):
+    def searched(**limits):
+        return hunt(good.mixture, good.target, good.start, np.log(2 * np.pi), jax.random.key(0), 20, **limits)
+
+    whole = searched()
+    assert whole.starts == 20
+    for most in (0, 1, 5, 30):
+        found = searched(most=most)
+        assert found.evaluations <= most
+        assert found.starts < 20
+    assert searched(seconds=0.0).starts == 1
+
+
+def test_a_target_that_cannot_be_normalised_is_called_so():
+    result = natmix.fit(lambda x: 0.0 * x[0], dim=2, max_evaluations=12_000, progress=False)
+    assert result.diagnosis.verdict == "distrust"
+    assert "the target cannot be normalised" in str(result.diagnosis)
+
+
+@pytest.mark.parametrize("wrong", [True, "all", -1, 2.5, None, [8]])
+def test_bad_arguments(good, wrong):
+    with pytest.raises(ValueError, match='search is a number of climbs, 0 or False for none, or "auto"'):
+        good.diagnose(search=wrong)

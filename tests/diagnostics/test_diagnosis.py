@@ -1,0 +1,442 @@
+"""The verdict on a fit: against ArviZ, closed forms, and fits that are deliberately bad."""
+
+import dataclasses
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import natmix
+from natmix import HostTarget, JaxTarget, Mixture
+from natmix.diagnostics import agreement, diagnose, group, hunt, modes, pareto_smooth, reliable_below
+from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.elbo import evaluated_draws
+
+jax.config.update("jax_enable_x64", True)
+
+
+def psislw(log_w):
+    """Smoothed and normalised weights, k-hat, and how close to be: ArviZ 1 fits the tail otherwise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        arviz = pytest.importorskip("arviz")
+        if hasattr(arviz, "psislw"):
+            return *arviz.psislw(log_w.copy()), 1e-8
+        return *pytest.importorskip("arviz_stats.base").array_stats.psislw(-log_w), 0.1
+
+
+# Pareto's k-hat -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [100, 1000, 4000])
+@pytest.mark.parametrize("heavy", [0.1, 0.4, 0.8, 1.5])
+def test_k_hat_and_smoothed_weights_are_those_of_arviz(n, heavy):
+    log_w = heavy * stats.expon.rvs(size=n, random_state=n) + 300
+    theirs, k, close = psislw(log_w)
+    ours = pareto_smooth(log_w)
+    assert ours.k_hat == pytest.approx(float(k), abs=close)
+    normalised = ours.log_weights - np.logaddexp.reduce(ours.log_weights)
+    np.testing.assert_allclose(normalised, theirs, atol=3 * close)
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.5, 1.0])
+def test_k_hat_finds_the_shape_of_a_pareto_tail(shape):
+    drawn = [stats.genpareto.rvs(shape, size=20_000, random_state=s) for s in range(20)]
+    found = [pareto_smooth(np.log(w)).k_hat for w in drawn]
+    assert np.mean(found) == pytest.approx(shape, abs=0.06)
+
+
+def test_weights_keep_their_order_and_the_largest_falls():
+    log_w = np.log(stats.genpareto.rvs(0.9, size=3000, random_state=0))
+    smoothed = pareto_smooth(log_w).log_weights
+    np.testing.assert_array_equal(np.argsort(smoothed, kind="stable"), np.argsort(log_w, kind="stable"))
+    assert smoothed.max() <= log_w.max()
+
+
+@pytest.mark.parametrize(
+    ("log_w", "k"),
+    [
+        (np.zeros(1000), -np.inf),
+        (np.full(3, 1.0), np.inf),
+        (np.full(50, -np.inf), np.inf),
+        (np.zeros(0), np.inf),
+    ],
+)
+def test_weights_without_a_tail(log_w, k):
+    assert pareto_smooth(log_w).k_hat == k
+
+
+def test_fewer_samples_must_have_lighter_tails():
+    assert reliable_below(100) == pytest.approx(0.5)
+    assert reliable_below(2000) == pytest.approx(1 - 1 / np.log10(2000))
+    assert reliable_below(10**6) == 0.7
+
+
+# Modes ----------------------------------------------------------------------------------------------
+
+
+def spherical(weights, means, scale=1.0):
+    means = np.atleast_2d(np.asarray(means, float))
+    D = means.shape[1]
+    return Mixture.full(weights, means, np.broadcast_to(scale**2 * np.eye(D), (len(means), D, D)))
+
+
+def test_components_without_a_valley_between_them_are_one_mode():
+    mixture = spherical([0.1, 0.5, 0.1, 0.3], [[0, 0], [9, 9], [1, 0], [0.5, 1.0]])
+    labels = group(mixture)
+    assert labels[1] == 0 or labels[0] == 0
+    assert len(set(labels[[0, 2, 3]])) == 1
+    assert len(set(labels)) == 2
+    order = [2, 0, 3, 1]
+    shuffled = spherical([0.1, 0.1, 0.3, 0.5], np.asarray(mixture.means)[order])
+    np.testing.assert_array_equal(group(shuffled), labels[order])
+
+
+def test_a_valley_is_a_density_below_half_of_the_lower_end():
+    # Two unit normals at distance d have a dip to 2 exp(-d^2/8) / (1 + exp(-d^2/2)).
+    for d, expected in ((2.9, 1), (3.5, 2)):
+        dip = 2 * np.exp(-(d**2) / 8) / (1 + np.exp(-(d**2) / 2))
+        assert (dip >= 0.5) == (expected == 1)
+        assert group(spherical([0.5, 0.5], [[0.0], [d]])).max() + 1 == expected
+
+
+def test_a_low_bridge_does_not_join_two_modes():
+    bridge = spherical([0.45, 0.45, 0.1], [[-6.0, 0], [6, 0], [0, 0]], 1.0)
+    wide = Mixture.full(bridge.weights, bridge.means, np.stack([np.eye(2), np.eye(2), 16 * np.eye(2)]))
+    labels = group(wide)
+    assert labels[0] != labels[1]
+    assert labels[2] in labels[:2]
+    # A chain of components of the same height is one mode, however long.
+    chain = spherical(np.full(9, 1 / 9), np.stack([2.0 * np.arange(9), np.zeros(9)], axis=1))
+    assert group(chain).max() == 0
+
+
+def test_light_components_join_the_mode_they_are_in():
+    rng = np.random.default_rng(0)
+    means = np.concatenate([[[0.0, 0], [20, 0]], rng.normal(size=(200, 2)) * 0.1 + [20, 0]])
+    weights = np.concatenate([[0.6, 0.3], np.full(200, 0.1 / 200)])
+    labels = group(spherical(weights, means))
+    assert labels[0] == 0
+    assert set(labels[1:]) == {1}
+
+
+def test_corrected_shares_are_those_of_the_target():
+    mixture = spherical([0.5, 0.5], [[-5.0, 0], [5, 0]])
+    target = target_of(spherical([0.2, 0.8], [[-5.0, 0], [5, 0]]))
+    x = evaluated_draws(mixture, target, jax.random.key(0), 3000)
+    found = modes(mixture, x.x, np.exp(x.log_ratio))
+    assert [m.share for m in found] == pytest.approx([0.5, 0.5])
+    for mode in found:
+        true = 0.8 if mode.mean[0] > 0 else 0.2
+        assert mode.corrected_share == pytest.approx(true, abs=max(4 * mode.standard_error, 1e-9))
+
+
+def test_the_errors_of_corrected_shares_are_honest():
+    mixture = spherical([0.5, 0.5], [[-5.0, 0], [5, 0]], 1.2)
+    target = target_of(spherical([0.35, 0.65], [[-5.0, 0.3], [5, 0]]))
+    off = []
+    for s in range(40):
+        x = evaluated_draws(mixture, target, jax.random.key(s), 500)
+        mode = next(m for m in modes(mixture, x.x, np.exp(x.log_ratio)) if m.mean[0] > 0)
+        off.append((mode.corrected_share - 0.65) / mode.standard_error)
+    assert 0.6 < np.std(off) < 1.5
+
+
+# Verdicts -------------------------------------------------------------------------------------------
+
+
+def target_of(mixture: Mixture) -> JaxTarget:
+    return JaxTarget(lambda x: mixture.log_prob(x) + 3.0, mixture.dim)
+
+
+def judged(mixture, target, search=0, start=None, samples=4000):
+    draws = evaluated_draws(mixture, target, jax.random.key(1), samples)
+    first = diagnose(mixture, draws)
+    if not search:
+        return first
+    hunted = hunt(mixture, target, start, first.log_evidence.value, jax.random.key(2), search)
+    return diagnose(mixture, draws, hunted)
+
+
+TRUE = spherical([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]])
+
+
+def test_a_perfect_fit_is_trusted():
+    found = judged(TRUE, target_of(TRUE), search=16, start=spherical([1.0], [[0.0, 0, 0]], 5.0))
+    assert found.trusted, str(found)
+    assert found.log_evidence.value == pytest.approx(3.0, abs=1e-6)
+    assert found.gap.value == pytest.approx(0, abs=1e-6)
+    assert found.effective_samples == pytest.approx(4000)
+    assert found.hunt.found == 2
+    assert not found.hunt.missed
+    assert "TRUST IT" in str(found)
+
+
+def test_a_slightly_wrong_fit_is_still_trusted_and_its_divergence_is_right():
+    wide = spherical([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], 1.05)
+    found = judged(wide, target_of(TRUE))
+    kl = 3 * (0.5 * (1.05**2 - 1) - np.log(1.05))
+    assert found.trusted
+    assert found.gap.value == pytest.approx(kl, abs=4 * found.gap.standard_error)
+    assert found.log_evidence.value == pytest.approx(3, abs=4 * found.log_evidence.standard_error)
+
+
+FAR = spherical([0.3, 0.7], [[-9.0, 0, 0], [9, 1, 0]])
+
+
+def test_what_is_below_a_hundredth_is_called_a_bump():
+    three = spherical([0.595, 0.4, 0.005], [[-9.0, 0, 0], [9, 0, 0], [0, 20, 0]])
+    text = str(judged(three, target_of(three)))
+    assert "modes        2, and a bump below 1%, with" in text
+    assert text.count(" ± ") >= 3
+    assert "modes        2, with" in str(judged(FAR, target_of(FAR)))
+
+
+def test_a_missed_mode_is_found_by_a_search():
+    half = spherical([1.0], [[9.0, 1, 0]])
+    start = spherical([1.0], [[0.0, 0, 0]], 5.0)
+    blind = judged(half, target_of(FAR))
+    assert blind.trusted  # its samples cannot know, and the words say so
+    assert "result.diagnose(search=32, explore=1000)" in str(blind)
+    found = judged(half, target_of(FAR), search=24, start=start)
+    assert found.verdict == "distrust"
+    (missed,) = found.hunt.missed
+    np.testing.assert_allclose(missed.position, [-9, 0, 0], atol=1e-3)
+    assert missed.share == pytest.approx(0.3, abs=0.02)
+    assert found.hunt.evaluations >= 24
+
+
+@pytest.mark.parametrize("distance", [30, 100])
+def test_a_search_reaches_a_hundred_widths(distance):
+    far = spherical([0.5, 0.5], [[0.0, 0, 0], [0, 0.6 * distance, -0.8 * distance]])
+    half = spherical([1.0], [[0.0, 0, 0]])
+    found = [hunt(half, target_of(far), half, 3 - np.log(2), jax.random.key(s), 32) for s in range(4)]
+    assert sum(len(f.missed) for f in found) >= 3
+    words = str(judged(half, target_of(far), search=5, start=half))
+    assert "up to 100 widths of the start region" in words
+
+
+def test_a_missed_mode_nearby_shows_in_the_tail_of_the_weights():
+    near = spherical([0.3, 0.7], [[-2.5, 0, 0], [2.5, 1, 0]])
+    found = judged(spherical([1.0], [[2.5, 1, 0]]), target_of(near))
+    assert found.verdict == "distrust"
+    assert found.k_hat > 1
+
+
+def test_a_heavy_tail_that_starts_next_to_nothing_does_not_matter():
+    tail = stats.genpareto.rvs(1.0, size=4000, random_state=1)
+    x = np.asarray(TRUE.sample(0, 4000))
+    for size, verdict in ((1e-4, "trust"), (1.0, "distrust")):
+        found = diagnose(TRUE, Draws(x, np.log1p(size * tail), np.zeros(4000)))
+        assert found.k_hat > found.k_limit
+        assert found.verdict == verdict, str(found)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_perfect_fit_with_rounding_errors_is_trusted(seed):
+    """Log densities of a thousand nats in single precision are off by 1e-4, in steps."""
+    x = np.asarray(TRUE.sample(seed, 2000))
+    log_p = np.asarray(np.asarray(TRUE.log_prob(x)) + 1000, np.float32).astype(float)
+    assert diagnose(TRUE, Draws(x, log_p, np.asarray(TRUE.log_prob(x)))).trusted
+
+
+def test_hidden_mass_is_that_of_quantiles_beyond_the_samples():
+    """For weights with P(w > z) = (1 + k z)^(-1/k), in closed form."""
+    n, k = 20_000, 0.3
+    upper, lower = 1 / n, 0.1 / n
+    expected = ((upper ** (1 - k) - lower ** (1 - k)) / (1 - k) - (upper - lower)) / k * (1 - k)
+    drawn = [stats.genpareto.rvs(k, size=n, random_state=s) for s in range(20)]
+    assert np.mean([pareto_smooth(np.log(w)).hidden for w in drawn]) == pytest.approx(expected, rel=0.25)
+
+
+def test_too_narrow_is_not_trusted():
+    found = judged(spherical([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], 0.4), target_of(TRUE))
+    assert found.verdict == "distrust"
+    assert "heavy tail" in found.reasons[0]
+
+
+def test_too_wide_is_a_proposal():
+    found = judged(spherical([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], 1.6), target_of(TRUE))
+    assert found.verdict == "proposal", str(found)
+    assert found.gap.value > 0.3
+
+
+def test_wrong_weights_of_modes_are_named():
+    found = judged(spherical([0.6, 0.4], [[-4.0, 0, 0], [4, 1, 0]]), target_of(TRUE))
+    assert found.verdict == "proposal"
+    assert any("(4, 1, 0) 40.0%" in reason and "70.0%" in reason for reason in found.reasons)
+
+
+def test_heavy_tails_are_not_trusted():
+    def student(x):
+        return -0.5 * (2 + 3) * jnp.log1p(jnp.sum(x**2) / 2)
+
+    found = judged(spherical([1.0], [[0.0, 0, 0]], 1.2), JaxTarget(student, 3), samples=20_000)
+    assert found.verdict == "distrust", str(found)
+
+
+def cauchy(x):
+    """In five dimensions."""
+    return -3.0 * jnp.log1p(jnp.sum(x**2))
+
+
+def funnel(x):
+    """Neal's, in ten dimensions."""
+    return -0.5 * x[0] ** 2 / 9 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 4.5 * x[0]
+
+
+@pytest.mark.parametrize(("fn", "dim"), [(cauchy, 5), (funnel, 10)])
+def test_a_fit_that_stopped_too_early_is_no_proposal(fn, dim):
+    """Its log evidence is too low by many standard errors, though k-hat is now and then below its limit."""
+    found = natmix.fit(fn, dim, max_evaluations=20_000, progress=False)
+    assert found.stopped == "max_evaluations"
+    draws = [evaluated_draws(found.mixture, found.target, jax.random.key(s), 2000) for s in range(8)]
+    verdicts = [diagnose(found.mixture, d, stopped=found.stopped) for d in draws]
+    assert any(v.k_hat < v.k_limit for v in verdicts)
+    assert {v.verdict for v in verdicts} == {"distrust"}
+    assert "stopped at the limit of evaluations" in found.summary().split("DO NOT TRUST IT")[1]
+
+
+def test_a_limit_is_part_of_every_verdict():
+    wide = spherical([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], 1.6)
+    for mixture, verdict in ((TRUE, "trust"), (wide, "proposal")):
+        draws = evaluated_draws(mixture, target_of(TRUE), jax.random.key(1), 4000)
+        for stopped, words in (("max_seconds", "the time limit"), ("interrupted", "was interrupted")):
+            found = diagnose(mixture, draws, stopped=stopped)
+            assert found.verdict == verdict
+            assert words in found.reasons[-1]
+        assert "longer" not in " ".join(diagnose(mixture, draws, stopped="converged").reasons)
+
+
+def test_hidden_mass_is_too_much_to_correct():
+    """Weights of a converged fit with a tail of its own, light and heavy."""
+    x = np.asarray(TRUE.sample(1, 2000))
+    for shape, verdict in ((0.1, "proposal"), (0.6, "distrust")):
+        w = 0.2 + stats.genpareto.rvs(shape, size=2000, random_state=3)
+        found = diagnose(TRUE, Draws(x, np.log(w), np.zeros(2000)), stopped="converged")
+        assert found.k_hat < found.k_limit
+        assert found.verdict == verdict, str(found)
+    assert "too much to correct" in found.reasons[-1]
+
+
+def test_nothing_usable_and_zeros():
+    mixture = spherical([1.0], [[0.0]])
+    assert judged(mixture, JaxTarget(lambda x: jnp.nan * x[0], 1)).verdict == "distrust"
+    half = judged(mixture, JaxTarget(lambda x: jnp.where(x[0] > 0, -0.5 * x[0] ** 2, -jnp.inf), 1))
+    assert half.verdict == "proposal"
+    assert half.log_evidence.value == pytest.approx(np.log(np.sqrt(2 * np.pi) / 2), abs=0.1)
+    assert half.gap.value == np.inf
+
+
+@pytest.mark.parametrize("samples", [10, 30])
+def test_few_samples_are_called_few(samples):
+    x = np.asarray(TRUE.sample(0, samples))
+    log_p = np.asarray(TRUE.log_prob(x))
+    found = diagnose(TRUE, Draws(x, log_p, log_p))
+    assert found.verdict == "distrust"
+    assert len(found.reasons) == 1
+    assert f"Only {samples} samples were evaluated" in found.reasons[0]
+
+
+def test_a_verdict_does_not_depend_on_the_target_s_constant():
+    a = diagnose(TRUE, Draws(np.asarray(TRUE.sample(0, 500)), np.linspace(0, 1, 500), np.zeros(500)))
+    b = diagnose(TRUE, Draws(np.asarray(TRUE.sample(0, 500)), np.linspace(0, 1, 500) + 1e4, np.zeros(500)))
+    assert a.verdict == b.verdict
+    assert a.k_hat == pytest.approx(b.k_hat, abs=1e-6)
+
+
+# Results --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def result():
+    start = {"init_scale": 4.0, "init_components": 4}
+    return natmix.fit(target_of(TRUE), algorithm="semtron", max_iterations=200, progress=False, **start)
+
+
+def test_a_fit_knows_its_verdict_without_further_evaluations(result):
+    assert result.diagnosis.samples == result.elbo.samples == 2000
+    assert result.diagnosis.trusted, result.summary()
+    assert result.diagnosis.elbo.value == pytest.approx(result.elbo.value)
+    assert "TRUST IT" in result.summary()
+    assert "not searched for other modes" not in result.summary()
+    assert result.diagnose(samples=1000).samples == 3000
+    assert result.diagnose(search=8).hunt.starts == 8
+
+
+def test_resampling_corrects(result):
+    wide = spherical([0.5, 0.5], [[-4.0, 0, 0], [4, 1, 0]], 1.3)
+    rough = dataclasses.replace(result, mixture=wide)
+    x = rough.resample(20_000, seed=3)
+    assert x.shape == (20_000, 3)
+    np.testing.assert_allclose(np.mean(x[:, 0] > 0), 0.7, atol=0.02)
+    np.testing.assert_allclose(x[x[:, 0] > 0].std(axis=0), 1, atol=0.03)
+    np.testing.assert_array_equal(x, rough.resample(20_000, seed=3))
+    with pytest.raises(ValueError, match="at least n"):
+        rough.resample(10, pool=5)
+
+
+def test_resampling_what_cannot_be_corrected_warns(result):
+    narrow = dataclasses.replace(result, mixture=spherical([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], 0.5))
+    with pytest.warns(UserWarning, match="k-hat"):
+        narrow.resample(1000)
+
+
+def test_a_search_needs_gradients(result):
+    host = HostTarget(lambda x: -0.5 * np.sum(x**2, axis=1), 3)
+    with pytest.raises(ValueError, match="several seeds"):
+        dataclasses.replace(result, target=host).diagnose(search=4)
+    for misuse in (lambda: result.diagnose(seed=-1), lambda: result.resample(5, seed=-1)):
+        with pytest.raises(ValueError, match="seed must be"):
+            misuse()
+    with pytest.raises(ValueError, match="search is a number of climbs"):
+        result.diagnose(search=-1)
+    with pytest.raises(ValueError, match="ask for some"):
+        dataclasses.replace(result, draws=None).diagnose()
+
+
+# Agreement ------------------------------------------------------------------------------------------
+
+
+def with_mixture(result, mixture):
+    return dataclasses.replace(result, mixture=mixture, draws=None)
+
+
+def test_the_same_fit_agrees_with_itself(result):
+    found = agreement([result, result])
+    assert found.agreed, str(found)
+    assert found.spread == 0
+    assert "AGREE" in str(found)
+
+
+def test_divergences_are_those_of_quadrature(result):
+    from scipy import integrate
+
+    a, b = Mixture.full([1.0], [[0.0]], [[[1.0]]]), Mixture.full([1.0], [[1.0]], [[[2.0]]])
+    x = np.linspace(-12, 12, 4001)
+    p, q = (np.exp(np.asarray(m.log_prob(x[:, None]))) for m in (a, b))
+    m = (p + q) / 2
+    exact = 0.5 * integrate.trapezoid(p * np.log(p / m), x) + 0.5 * integrate.trapezoid(q * np.log(q / m), x)
+    found = agreement([with_mixture(result, a), with_mixture(result, b)], samples=40_000)
+    assert found.divergences[0, 1] == pytest.approx(exact, abs=0.005)
+    assert not found.agreed
+
+
+def test_a_mode_that_one_fit_lacks_is_named(result):
+    half = spherical([1.0], [[4.0, 1, 0]])
+    found = agreement([with_mixture(result, TRUE), with_mixture(result, half), with_mixture(result, TRUE)])
+    assert not found.agreed
+    assert {(m.fit, m.other) for m in found.missing} == {(1, 0), (1, 2)}
+    assert found.missing[0].share == pytest.approx(0.3)
+    np.testing.assert_allclose(found.missing[0].position, [-4, 0, 0])
+    assert "Fit 1 lacks a mode that has 30.0% in fit 0" in str(found)
+
+
+def test_agreement_needs_comparable_results(result):
+    with pytest.raises(ValueError, match="at least two"):
+        agreement([result])
+    with pytest.raises(ValueError, match="different dimensions"):
+        agreement([result, with_mixture(result, spherical([1.0], [[0.0]]))])

@@ -1,0 +1,74 @@
+"""Rows for components: how many at first, and how they grow."""
+
+import jax
+import pytest
+
+from natmix import GMMVI
+from natmix.engine.capacity import fewest_rows, grown, initial_capacity
+from natmix.kernels import native
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def backend(request, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("dim", [1, 10, 31, 100, 300])
+def test_rows_hold_the_components_and_grow(backend, dim):
+    algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 1000})
+    for components in range(1, 300, 7):
+        rows = initial_capacity(algorithm, components, dim)
+        assert components <= rows <= max(4 * components + 8, fewest_rows(dim))
+    assert all(rows < grown(algorithm, rows, dim) <= 4 * rows for rows in range(1, 600))
+
+
+def test_rows_that_are_dear_are_few(backend, monkeypatch):
+    algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 150})
+    assert initial_capacity(algorithm, 20, 300) == 24
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert [grown(algorithm, rows, 300) for rows in (24, 40)] == [32, 56]
+    assert grown(algorithm, 32, 20) == 128
+    assert grown(algorithm, 256, 31) == 512
+
+
+def test_on_a_cpu_few_dimensions_have_many_rows_to_begin_with(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert [fewest_rows(dim) for dim in (1, 16, 17, 64, 65)] == [32, 32, 8, 8, 4]
+
+
+@pytest.fixture(params=[True, False], ids=["loops", "no loops"])
+def loops(request, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(native, "used", lambda: request.param)
+    return request.param
+
+
+def test_on_a_cpu_empty_rows_are_many_where_they_cost_little(loops):
+    algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 1000})
+    few = [8, 32, 48, 112]
+    assert [grown(algorithm, n, 20) for n in few] == ([32, 64, 96, 224] if loops else [16, 64, 72, 168])
+    assert [grown(algorithm, n, 100) for n in few] == ([32, 64, 72, 168] if loops else [16, 64, 72, 168])
+    assert [initial_capacity(algorithm, 100, dim) for dim in (10, 100)] == [256 if loops else 112, 112]
+
+
+@pytest.mark.parametrize("why", ["old samples", "several devices", "many pairs"])
+def test_where_they_cost_much_there_are_few(loops, why):
+    reuse = {"reuse_ratio": 1.5 if why == "old samples" else 0.0}
+    desired = {"desired_samples": 10**6 if why == "many pairs" else 100}
+    most = {"max_components": 1000}
+    algorithm = GMMVI.from_codename("samtron", sample_selector=reuse | desired, component_adaptation=most)
+    if why == "several devices":
+        algorithm = algorithm.on(jax.devices()[:1])
+    assert [grown(algorithm, n, 20) for n in (16, 48)] == [32, 72]
+    assert initial_capacity(algorithm, 100, 10) == 112
+    if why == "old samples":
+        assert [initial_capacity(algorithm, 1, dim) for dim in (10, 20, 300)] == [8, 2, 2]
+        assert [grown(algorithm, n, 20) for n in (2, 8)] == [8, 32]
+
+
+def test_a_fixed_number_of_components_has_no_spare_rows(backend):
+    fixed = GMMVI.from_codename("sepyfux")
+    assert initial_capacity(fixed, 21, 300) == 21
+    few = GMMVI.from_codename("samtron", component_adaptation={"max_components": 22})
+    assert initial_capacity(few, 20, 300) == 22

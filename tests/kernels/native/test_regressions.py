@@ -1,0 +1,175 @@
+"""MORE by the loops in machine code, against the dense regression in NumPy and the way without them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from more_regressions import ONE, case, check, estimate, padded, regression
+
+from natmix import Mixture
+from natmix.kernels import native
+from natmix.modules.ng_estimators import More
+from natmix.modules.ng_estimators.looped_pairs import LoopedPairs
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
+
+SIZES = [(1, 1, 70), (1, 4, 2000), (5, 6, 301), (17, 2, 23), (37, 3, 41), (3, 11, 700)]
+"""Components, dimensions, and samples of each: one chunk of the samples and several, parts of tiles, blocks
+and vectors."""
+
+
+@pytest.fixture
+def without_loops(monkeypatch):
+    """A function that turns them off."""
+    return lambda: monkeypatch.setenv("NATMIX_NATIVE", "0")
+
+
+@pytest.mark.parametrize(
+    ("size", "self_normalised"), [*((size, True) for size in SIZES), (SIZES[2], False), (SIZES[4], False)]
+)
+def test_like_the_dense_regression(size, self_normalised):
+    K, D, n = size
+    mixture, batch = case(K=K, D=D, n=n)
+    got = estimate(mixture, batch, self_normalised=self_normalised)
+    check(got, regression(mixture, batch, self_normalised=self_normalised))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_loops_are_what_is_tested(own):
+    option = More(own_samples_only=own)
+    kind = jax.eval_shape(option._pairs, *case(), ONE)
+    assert isinstance(kind, LoopedPairs) is not own
+
+
+def test_own_samples_go_another_way():
+    mixture, batch = case()
+    check(estimate(mixture, batch, own_samples_only=True), regression(mixture, batch, own=True))
+
+
+@pytest.mark.parametrize("spread", [0.0, 40.0])
+def test_pairs_that_all_matter_and_few_that_do(spread):
+    mixture, batch = case(spread)
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+def test_many_components_of_which_some_are_absent(without_loops):
+    mixture, batch = case(spread=6.0, K=300, D=3, n=7)
+    absent = jnp.arange(300) % 7 == 2
+    absent = absent | ((jnp.arange(300) >= 160) & (jnp.arange(300) < 200))
+    mixture = Mixture(jnp.where(absent, -jnp.inf, mixture.log_weights), mixture.components)
+    batch = dataclasses.replace(batch, log_components=jnp.where(absent, -jnp.inf, batch.log_components))
+    got = estimate(mixture, batch)
+    without_loops()
+    want = estimate(mixture, batch)
+    np.testing.assert_array_equal(got.ok, ~absent)
+    np.testing.assert_array_equal(got.ok, want.ok)
+    for a, b in ((got.curvature, want.curvature), (got.gradient, want.gradient)):
+        assert not np.any(np.asarray(a)[absent])
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
+
+
+def test_zeros_of_the_density():
+    mixture, batch = case()
+    zero = (batch.x[:, 0] > mixture.means[:, 0].mean() + 0.1) & (jnp.arange(len(batch.x)) % 3 > 0)
+    assert jnp.any(zero)
+    log_target = jnp.where(zero, jnp.min(batch.log_target) - 30, batch.log_target)
+    batch = dataclasses.replace(batch, zero=zero, log_target=log_target)
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+def test_samples_that_are_not_valid_have_no_weight():
+    mixture, batch = case()
+    valid = jnp.arange(len(batch.x)) % 4 > 0
+    batch = dataclasses.replace(batch, valid=valid, log_target=jnp.where(valid, batch.log_target, 0))
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+def test_padding_changes_nothing():
+    mixture, batch = case(spread=3.0)
+    alone, beside = estimate(mixture, batch), estimate(*padded(mixture, batch, 2000, 3))
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
+        np.testing.assert_allclose(a, b[:5], rtol=1e-10, atol=1e-10)
+    assert not np.any(beside.curvature[5:])
+    assert not np.any(beside.gradient[5:])
+
+
+def test_a_sample_far_out_matters_though_its_weight_is_small():
+    mixture, batch = case(spread=0.0, K=2, D=2)
+    x = batch.x.at[0].set(1e4)
+    log_c = mixture.component_log_prob(x)
+    log_z = batch.log_background.at[0].set(log_c[0, 0] + 49)
+    batch = dataclasses.replace(batch, x=x, log_components=log_c, log_background=log_z)
+    batch = dataclasses.replace(batch, log_target=batch.log_target.at[0].set(-1e12))
+    less = dataclasses.replace(batch, valid=batch.valid.at[0].set(False))
+    expected, other = regression(mixture, batch), regression(mixture, less)
+    assert np.max(np.abs(expected[0][0] - other[0][0])) > 1e-5
+    check(estimate(mixture, batch), expected, 1e-6)
+
+
+def test_a_component_without_samples():
+    mixture, batch = case(spread=3.0)
+    log_c = batch.log_components.at[:, 1].set(-jnp.inf)
+    got = estimate(mixture, dataclasses.replace(batch, log_components=log_c))
+    np.testing.assert_array_equal(got.ok, [True, False, True, True, True])
+    assert not np.any(got.curvature[1])
+
+
+def test_what_is_not_a_number_is_not_hidden(without_loops):
+    mixture, batch = case(spread=3.0)
+    batch = dataclasses.replace(batch, log_components=batch.log_components.at[3, 2].set(jnp.nan))
+    got = estimate(mixture, batch)
+    assert not got.ok[2]
+    without_loops()
+    np.testing.assert_array_equal(got.ok, estimate(mixture, batch).ok)
+
+
+def test_without_samples_there_is_nothing_to_learn():
+    mixture, batch = case()
+    got = estimate(mixture, dataclasses.replace(batch, valid=jnp.zeros_like(batch.valid)))
+    assert not np.any(got.ok)
+    assert not np.any(got.curvature)
+
+
+def test_equations_without_a_solution():
+    K, D, N = 3, 2, 70
+    zero, k = jnp.zeros((N, K)), jnp.zeros(K)
+    eye = jnp.broadcast_to(jnp.eye(D), (K, D, D))
+    got = native.regressions(
+        *(zero, zero[:, 0], jnp.zeros(N, bool), k, jnp.zeros((N, D)), jnp.zeros((K, D)), eye, k),
+        *(jnp.array([True, False, True]), zero[:, 0], jnp.zeros(N, bool), k + 1, k + 1, k, k),
+        jnp.array([0.0, 0.0, 1.0]),
+        None,
+    )
+    np.testing.assert_array_equal(np.isnan(got), [[True] * 5, [False] * 5, [False] * 5])
+    assert not np.any(got[1:])
+
+
+def test_several_members_at_once():
+    cases = [case(spread, seed=seed) for spread, seed in ((0.0, 1), (3.0, 2), (40.0, 3))]
+    together = jax.tree.map(lambda *a: jnp.stack(a), *cases)
+    got = jax.jit(jax.vmap(estimate))(*together)
+    for i, (mixture, batch) in enumerate(cases):
+        check(jax.tree.map(lambda a, i=i: a[i], got), regression(mixture, batch))
+
+
+@pytest.mark.parametrize("size", [(2, 10, 3000), (40, 5, 90)])
+def test_single_precision_is_as_good_as_without_loops(size, without_loops):
+    K, D, n = size
+    mixture, batch = case(spread=1.0, K=K, D=D, n=n, dtype=np.float32)
+    expected = regression(mixture, batch, ridge=1e-5)
+    got = estimate(mixture, batch, ridge=1e-5)
+    assert got.curvature.dtype == np.float32
+    without_loops()
+    want = estimate(mixture, batch, ridge=1e-5)
+    for name, right in zip(("curvature", "gradient"), expected, strict=True):
+        error, usual = (np.max(np.abs(np.asarray(getattr(e, name), float) - right)) for e in (got, want))
+        assert error <= 3 * usual + 1e-6 * np.abs(right).max()
+
+
+def check_regressions():
+    """With the instructions of this process, for test_native.py."""
+    test_like_the_dense_regression((37, 3, 41), False)
+    mixture, batch = case(spread=1.0, K=3, D=11, n=700, dtype=np.float32)
+    check(estimate(mixture, batch, ridge=1e-5), regression(mixture, batch, ridge=1e-5), 1e-3)

@@ -1,0 +1,46 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from natmix.kernels.interval_search import _narrowed, first_inside
+
+
+@pytest.mark.parametrize("edge", [-3.0, 0.1, 6.99])
+def test_the_first_point_inside_is_found_from_above(edge):
+    edges = jnp.asarray([edge, edge / 2])
+    found = first_inside(lambda t: t >= edges, jnp.full(2, -8.0), jnp.full(2, 8.0), 30, 2)
+    assert np.all(np.asarray(found) >= np.asarray(edges))
+    np.testing.assert_allclose(found, edges, atol=16 / 2**29)
+
+
+def test_many_sections_give_what_halvings_give():
+    edges = jnp.asarray(np.random.default_rng(0).uniform(-9, 9, 50))
+    low, high = jnp.full(50, -8.0), jnp.full(50, 8.0)
+    many = (low, high)
+    for _ in range(4):
+        many = _narrowed(lambda t: t >= edges, *many, 32)
+    halved = first_inside(lambda t: t >= edges, low, high, 20, 50)
+    np.testing.assert_allclose(many[1], halved, atol=1e-12)
+
+
+@pytest.mark.parametrize("work", [1, 2**13, 2**17])
+def test_an_accelerator_finds_the_same_in_few_rounds(work, monkeypatch):
+    edges = jnp.asarray(np.random.default_rng(1).uniform(-7, 7, 30))
+    low, high, looked = jnp.full(30, -8.0), jnp.full(30, 8.0), []
+
+    def inside(t):
+        looked.append(len(t))
+        return t >= edges
+
+    halved = first_inside(lambda t: t >= edges, low, high, 22, work)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = first_inside(inside, low, high, 22, work)
+    assert np.all((found >= edges) & (found <= edges + 16 / 2**21))
+    np.testing.assert_allclose(found, halved, atol=16 / 2**21)
+    assert max(looked) * work < max(2**22, 2**7 * work)
+    assert len(looked) == {1: 2, 2**13: 3, 2**17: 4}[work]
+
+
+def test_the_upper_end_is_the_answer_if_nothing_below_is_inside():
+    assert float(first_inside(lambda t: t > 100, jnp.asarray(0.0), jnp.asarray(1.0), 20, 1)) == 1.0

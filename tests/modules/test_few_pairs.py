@@ -1,0 +1,155 @@
+"""MORE on the samples that matter, against the dense regression in NumPy."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, make_batch, random_mixture
+from more_regressions import ONE, bumpy, case, check, compiled, estimate, padded, regression
+
+from natmix import Mixture
+from natmix.modules.ng_estimators import few_pairs
+
+
+@pytest.fixture(autouse=True)
+def without_loops(monkeypatch):
+    """Those in machine code are tested in test_native_regressions.py."""
+    monkeypatch.setenv("NATMIX_NATIVE", "0")
+
+
+@pytest.fixture
+def patch(monkeypatch):
+    """As ``monkeypatch``, for functions that are compiled anew."""
+
+    def set_to(*arguments):
+        compiled.cache_clear()
+        monkeypatch.setattr(*arguments)
+
+    yield set_to
+    compiled.cache_clear()
+
+
+def share_chosen(mixture, batch):
+    pairs = few_pairs.FewPairs.of(mixture, batch, ONE, True, False)
+    return float(jnp.sum(pairs.chosen.counts)) / batch.log_components.size
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.5, 40.0])
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("self_normalised", [True, False])
+@pytest.mark.parametrize("own", [False, True])
+def test_like_the_dense_regression(spread, diagonal, self_normalised, own):
+    mixture, batch = case(spread, diagonal=diagonal)
+    got = estimate(mixture, batch, self_normalised=self_normalised, own_samples_only=own)
+    check(got, regression(mixture, batch, self_normalised=self_normalised, own=own))
+
+
+def test_pairs_far_apart_are_left_out_and_others_are_not():
+    assert share_chosen(*case(40.0)) < 0.3
+    assert share_chosen(*case(0.0)) == 1
+
+
+def test_all_weights_equal():
+    """Components that are all the same, and samples from one more that is."""
+    one = random_mixture(0, 1, 3)
+    mixture = Mixture.full(np.full(4, 0.25), np.repeat(one.means, 4, 0), np.repeat(one.covariances, 4, 0))
+    x, _ = draw(one, 1, [300])
+    batch = make_batch(mixture, x, bumpy(x))
+    assert share_chosen(mixture, batch) == 1
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+@pytest.mark.parametrize("spread", [1.5, 40.0])
+def test_zeros_of_the_density(spread):
+    mixture, batch = case(spread)
+    zero = batch.x[:, 0] > mixture.means[:, 0].mean() + 0.1
+    zero = zero & (jnp.arange(len(zero)) % 3 > 0)
+    assert jnp.any(zero)
+    log_target = jnp.where(zero, jnp.min(batch.log_target) - 30, batch.log_target)
+    batch = dataclasses.replace(batch, zero=zero, log_target=log_target)
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+def test_samples_that_are_not_valid_have_no_weight():
+    mixture, batch = case()
+    valid = jnp.arange(len(batch.x)) % 4 > 0
+    batch = dataclasses.replace(batch, valid=valid, log_target=jnp.where(valid, batch.log_target, 0))
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+@pytest.mark.parametrize("blocks", [32, 64, 300])
+def test_any_size_of_blocks(patch, blocks):
+    mixture, batch = case(spread=3.0)
+    patch(few_pairs, "_FEW", blocks // 8)
+    patch(few_pairs, "block_rows", lambda elements: blocks)
+    check(estimate(mixture, batch), regression(mixture, batch))
+
+
+@pytest.mark.parametrize("at_once", [2, 5])
+def test_several_components_at_once(patch, at_once):
+    """As on an accelerator."""
+    patch(few_pairs, "_at_once", lambda gaussians: at_once)
+    patch(few_pairs, "_rows_of_blocks", lambda F: (64, 16))
+    for spread in (0.0, 3.0):
+        mixture, batch = case(spread)
+        check(estimate(mixture, batch), regression(mixture, batch))
+        check(
+            jax.tree.map(lambda a: a[:5], estimate(*padded(mixture, batch, 100, 3))),
+            regression(mixture, batch),
+        )
+
+
+@pytest.mark.parametrize(
+    ("capacity", "samples", "expected"), [(1, 10**9, False), (2, 10, False), (100, 10**7, True)]
+)
+def test_an_accelerator_leaves_out_pairs_if_there_is_enough_to_gain(monkeypatch, capacity, samples, expected):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    mixture, _ = case(K=capacity)
+    assert few_pairs.leaves_out(mixture.components, samples) is expected
+
+
+def test_padding_changes_nothing():
+    mixture, batch = case(spread=3.0)
+    alone, beside = estimate(mixture, batch), estimate(*padded(mixture, batch, 2000, 3))
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
+        np.testing.assert_allclose(a, b[:5], rtol=1e-10, atol=1e-10)
+    assert not np.any(beside.curvature[5:])
+    assert not np.any(beside.gradient[5:])
+
+
+def test_single_precision_is_as_good_as_the_dense_regression(patch):
+    mixture, batch = case(spread=3.0, D=4, dtype=np.float32)
+    expected = regression(mixture, batch)
+    few = estimate(mixture, batch)
+    assert few.curvature.dtype == np.float32
+    check(few, expected, 2e-4)
+    patch("natmix.modules.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
+    dense = estimate(mixture, batch)
+    check(dense, expected, 2e-4)
+
+
+def test_the_dense_path_gives_the_same(patch):
+    mixture, batch = case(spread=3.0)
+    few = estimate(mixture, batch)
+    patch("natmix.modules.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
+    for a, b in zip(jax.tree.leaves(few), jax.tree.leaves(estimate(mixture, batch)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_several_members_at_once():
+    """Seeds that run together: some with components apart, some without."""
+    cases = [case(spread, seed=seed) for spread, seed in ((0.0, 1), (3.0, 2), (40.0, 3))]
+    together = jax.tree.map(lambda *a: jnp.stack(a), *cases)
+    got = jax.jit(jax.vmap(estimate))(*together)
+    for i, (mixture, batch) in enumerate(cases):
+        check(jax.tree.map(lambda a, i=i: a[i], got), regression(mixture, batch))
+
+
+def test_a_component_without_samples_and_one_that_is_not_a_number():
+    mixture, batch = case(spread=3.0)
+    log_c = batch.log_components.at[:, 1].set(-jnp.inf).at[3, 2].set(jnp.nan)
+    got = estimate(mixture, dataclasses.replace(batch, log_components=log_c))
+    assert not got.ok[1]
+    assert not got.ok[2]
