@@ -99,7 +99,7 @@ def fit(
             components are sought, is then its own unless given.
         covariance: "full" or "diagonal"; as in ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
-        mesh: split_keys devices to divide components and samples among: a mesh with one axis, such as
+        mesh: several devices to divide components and samples among: a mesh with one axis, such as
             ``jax.make_mesh((8,), ("components",))``, or a list of devices. The numbers stay the same up to
             the order of sums.
         max_iterations: limit of iterations.
