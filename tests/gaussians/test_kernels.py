@@ -32,7 +32,7 @@ def samples(g, n=40):
 )
 @pytest.mark.parametrize("form", ["quadratic cpu", "quadratic accelerator", "stacked"])
 def test_the_forms_agree(dtype, K, D, form, monkeypatch):
-    products = _cpu_products if form.endswith("cpu") else _accelerator_products
+    products = cpu_products if form.endswith("cpu") else accelerator_products
     monkeypatch.setattr(quadratic_kernel, "_products", lambda: products)
     g = gaussians(dtype, K=K, D=D)
     x = samples(g)

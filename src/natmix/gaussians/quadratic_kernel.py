@@ -74,7 +74,7 @@ def _moment_and_gradient(x: Array, w: Array, v: Array, mean: Array) -> Array:
 
 
 def _products() -> ModuleType:
-    return _cpu_products if jax.default_backend() == "cpu" else _accelerator_products
+    return cpu_products if jax.default_backend() == "cpu" else accelerator_products
 
 
 def _natural(mean: Array, W: Array) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
