@@ -11,7 +11,7 @@ from natmix.experiments import problems
 from side_by_side.rows import ROWS, Row
 
 Run = dict[str, Any]
-"""One run: budget, import_seconds, peak_mib, marks, checkpoints (see `record`), with their -ELBOs (`judge`)."""
+"""One run: budget, import_seconds, peak_mib, marks, checkpoints (see `record`); -ELBOs of these (`judge`)."""
 
 
 class Seed(NamedTuple):
