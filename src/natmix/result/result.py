@@ -171,7 +171,7 @@ class Result:
         """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.
 
         Unlike importance sampling it does not need a mixture that covers the target's tails
-        (``python benchmarks/bridge.py`` compares the two). Draws of `resample` will not do.
+        (``python benchmarks/quality/bridge.py`` compares the two). Draws of `resample` will not do.
 
         Args:
             draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` or `pymc.sample` gives
