@@ -24,10 +24,10 @@ from natmix.calibration.simulators.base import Simulated
 from natmix.calibration.uniformity import anderson_darling, holm, ranks_among, symmetry, width
 from natmix.engine.limits import is_number
 from natmix.estimate import Estimate
-from natmix.initialization.arguments import run_key
 from natmix.models.base import coordinate_names
 from natmix.models.pytree import leaf_name
-from natmix.result.diagnosing import by_samples
+from natmix.random_keys import run_key
+from natmix.result.diagnosing import diagnose_samples
 from natmix.result.result import Result
 
 if TYPE_CHECKING:
@@ -299,9 +299,11 @@ class _Look:
             return True
         self.names = own
         self.rows.append(ranks_among(truth[0], draws, self.rng))
-        # By its samples: climbs and chains would cost as much as many fits and do not change k-hat.
-        diagnosis = by_samples(result) if isinstance(result, Result) else getattr(result, "diagnosis", None)
-        self.k_hats.append(np.nan if diagnosis is None else float(diagnosis.k_hat))
+        # By its samples alone: a mode search and chains would cost as much as many fits, for the same k-hat.
+        judged = (
+            diagnose_samples(result) if isinstance(result, Result) else getattr(result, "diagnosis", None)
+        )
+        self.k_hats.append(np.nan if judged is None else float(judged.k_hat))
         return True
 
 

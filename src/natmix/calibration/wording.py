@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from natmix.diagnostics.psis import reliable_below
+from natmix.diagnostics.psis import k_hat_limit
 
 if TYPE_CHECKING:
     from natmix.calibration.simulation_check import ParameterCheck, SimulationCheck
@@ -62,7 +62,7 @@ def _troubles(check: "SimulationCheck") -> list[str]:
             f"  {_count(len(check.failures), 'fit')} failed and are left out, which may hide the worst: "
             f"{check.failures[0]}"
         )
-    tails = int(np.sum(check.k_hats > reliable_below(_K_HAT_SAMPLES)))
+    tails = int(np.sum(check.k_hats > k_hat_limit(_K_HAT_SAMPLES)))
     if tails:
         lines.append(f"  {_count(tails, 'fit')} of {check.fits} had a k-hat beyond what is reliable.")
     return lines

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from natmix.array_types import PRNGKey
 from natmix.checks import as_int
-from natmix.estimate import Estimate, mean_estimate
+from natmix.estimate import Estimate, counted, mean_estimate, rounding_error
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 from natmix.gaussians.algebra import component_std, gaussian_kl
 from natmix.kernels.compilation import quick_array_jit
@@ -102,7 +102,10 @@ class Mixture(eqx.Module):
         kind = "diagonal" if self.is_diagonal else "full"
         if not hasattr(self.log_weights, "shape") or not hasattr(self.means, "shape"):
             return f"Mixture({kind}, without arrays)"  # after eqx.filter or a jax.tree.map
-        return f"Mixture({self.num_components} components, {self.dim} dimensions, {kind}, {self.dtype})"
+        return (
+            f"Mixture({counted(self.num_components, 'component')}, {counted(self.dim, 'dimension')}, {kind}, "
+            f"{self.dtype})"
+        )
 
     # Densities ----------------------------------------------------------------------------------
 
@@ -172,7 +175,8 @@ class Mixture(eqx.Module):
         q = self._present()
         if q.num_components == 1:
             return Estimate(float(q.components.entropy()[0]), 0.0)
-        return mean_estimate(-q.log_prob(q.sample(at_least_one(n), key=key)))
+        log_q = q.log_prob(q.sample(at_least_one(n), key=key))
+        return mean_estimate(-log_q, rounding_error(q.dtype, log_q))
 
     @key_by_keyword
     def kl(self, other: "Mixture", n: int = 10_000, *, key: PRNGKey | int = 0) -> Estimate:
@@ -183,7 +187,8 @@ class Mixture(eqx.Module):
         if p.num_components == 1 and q.num_components == 1:
             return Estimate(float(gaussian_kl(p.components, q.components)), 0.0)
         x = p.sample(at_least_one(n), key=key)
-        return mean_estimate(p.log_prob(x) - q.log_prob(x))
+        log_p, log_q = p.log_prob(x), q.log_prob(x)
+        return mean_estimate(log_p - log_q, rounding_error(p.dtype, log_p, log_q))
 
     # New mixtures -------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.diagnostics.elbo import _log_density
+from natmix.diagnostics.elbo import target_log_density
 from natmix.experiments.references.bridge import bridge_log_evidence
 from natmix.experiments.references.nuts import run_nuts
 from natmix.experiments.references.planar_robot import Arm, sample_arm, shares
@@ -131,7 +131,7 @@ def load_for(problem: "Problem") -> Reference | None:
 
 def values(problem: "Problem", x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
     """The problem's log density, evaluated by natmix."""
-    return np.asarray(_log_density(problem.reference, jax.random.key(0), jnp.asarray(x)), dtype=float)
+    return np.asarray(target_log_density(problem.reference, jax.random.key(0), jnp.asarray(x)), dtype=float)
 
 
 # The problems -----------------------------------------------------------------------------------
