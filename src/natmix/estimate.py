@@ -26,7 +26,7 @@ class Estimate(NamedTuple):
         if not (math.isfinite(value) and math.isfinite(error)):
             return f"{value:.4g}% ± {error:.2g}%"
         error = max(error, 0.01)
-        decimals = min(_decimals(error), 2)
+        decimals = min(max(_decimals(error), 0), 2)
         return f"{value:.{decimals}f}% ± {error:.{decimals}f}%"
 
 

@@ -1,4 +1,4 @@
-"""What is left of a model in a file: names, data, and its variables at the samples that were saved."""
+"""A model as saved in a file: names, data, and its variables at the saved samples."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, Start
+from natmix.models.base import AbstractModel, Points, PriorRegion
 
 
 class SavedModel(AbstractModel):
@@ -21,7 +21,7 @@ class SavedModel(AbstractModel):
         observed: its data.
         dims: names of the variables' axes.
         coords: labels along them.
-        latent: names of the variables that others follow from.
+        latent: names of the latent variables.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SavedModel(AbstractModel):
     def unconstrain(self, values: Any) -> Points:
         self._lacking()
 
-    def start(self, key: PRNGKey) -> Start | None:
+    def start(self, key: PRNGKey) -> PriorRegion | None:
         return None
 
     def predict(

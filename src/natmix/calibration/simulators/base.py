@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, Start
+from natmix.models.base import AbstractModel, Points, PriorRegion
 from natmix.models.pytree import leaf_name
 
 
@@ -43,7 +43,7 @@ class SimulatedModel(AbstractModel):
         joint: Callable[[Any, Float[Array, " D"]], Scalar],
         data: Any,
         like: AbstractModel,
-        region: Start | None,
+        region: PriorRegion | None,
         constrain: Callable[[Any, Points], Any] | None = None,
     ) -> None:
         self.dim, self.coordinates = like.dim, like.coordinates
@@ -60,7 +60,7 @@ class SimulatedModel(AbstractModel):
     def constrain(self, x: Points) -> Any:
         return self._like.constrain(x) if self._constrain is None else self._constrain(self._data, x)
 
-    def start(self, key: PRNGKey) -> Start | None:
+    def start(self, key: PRNGKey) -> PriorRegion | None:
         return self._region
 
 

@@ -27,7 +27,7 @@ class Sampler(Protocol):
 Metric = Callable[[Mixture, PRNGKey], float]
 
 
-class Start(eqx.Module):
+class InitialRegion(eqx.Module):
     """Where a run starts: means from N(mean, mean_scale^2), all with the same diagonal covariance.
 
     The same mean and variance make the prior from which fresh candidates are drawn.
@@ -38,7 +38,7 @@ class Start(eqx.Module):
     variance: tuple[float, ...] = eqx.field(static=True)
 
     @classmethod
-    def build(cls, dim: int, mean: Any, mean_scale: Any, variance: Any) -> "Start":
+    def build(cls, dim: int, mean: Any, mean_scale: Any, variance: Any) -> "InitialRegion":
         """From numbers or one number per dimension."""
         return cls(*(_per_dimension(v, dim) for v in (mean, mean_scale, variance)))
 
@@ -87,7 +87,7 @@ class Problem(eqx.Module):
     title: str = eqx.field(static=True)
     target: JaxTarget
     reference: JaxTarget
-    start: Start
+    start: InitialRegion
     log_evidence: float | None = eqx.field(static=True, default=None)
     log_evidence_se: float = eqx.field(static=True, default=0.0)
     modes: Float[Array, "M D"] | None = None

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import data, secondary
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.experiments.problems.native_targets import AbstractForms
@@ -166,8 +166,8 @@ def _full(signed: Float[Array, "R D"]) -> JaxTarget:
     return JaxTarget(fn=LogisticPosterior(signed), dim=signed.shape[1], batched=True, batch_size=rows)
 
 
-def _start(dim: int) -> Start:
-    return Start.build(dim, mean=0, mean_scale=PRIOR_STD, variance=PRIOR_STD**2)
+def _start(dim: int) -> InitialRegion:
+    return InitialRegion.build(dim, mean=0, mean_scale=PRIOR_STD, variance=PRIOR_STD**2)
 
 
 def _log_prior(x: Float[Array, "N D"]) -> Float[Array, " N"]:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import secondary
-from natmix.experiments.problems.base import Metric, Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Metric, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.kernels.linalg import einsum
 from natmix.mixture import Mixture
@@ -52,7 +52,7 @@ def planar_robot(name: str, title: str, seed: int, dtype: Any, *, goals: int) ->
     fn = PlanarRobot(jnp.asarray(GOALS[goals], dtype))
     target = JaxTarget(fn=fn, dim=LINKS, batched=True, batch_size=block_size(cpu=512, accelerator=16384))
     variance = (0.0625,) + 9 * (0.0025,)
-    start = Start.build(LINKS, mean=0, mean_scale=PRIOR_STD, variance=variance)
+    start = InitialRegion.build(LINKS, mean=0, mean_scale=PRIOR_STD, variance=variance)
     value, error = LOG_EVIDENCE[goals]
     return Problem(
         name,

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import secondary
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.elliptical import (
     AbstractEllipticalMixture,
     check_components,
@@ -86,7 +86,7 @@ def stm(
         title,
         target,
         target,
-        Start.build(dim, mean=0, mean_scale=100, variance=300),
+        InitialRegion.build(dim, mean=0, mean_scale=100, variance=300),
         log_evidence=0.0,
         modes=modes,
         sample=lambda n, *, key: density.sample(n, key=key),

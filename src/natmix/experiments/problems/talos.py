@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import PRNGKey
 from natmix.checks import float_type
-from natmix.experiments.problems.base import Metric, Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Metric, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.data import checked, find_file
 from natmix.experiments.problems.kinematics import (
@@ -81,7 +81,7 @@ def talos(seed: int = 0, dtype: Any = None, *, centre_of_mass: str = "published"
         title="poses of the humanoid TALOS",
         target=target,
         reference=target,
-        start=Start.build(DIM, 0.0, 1.0, 1.0),
+        start=InitialRegion.build(DIM, 0.0, 1.0, 1.0),
         secondary={"entropy": _entropy, "feasible": _feasible_share(poses)},
         infinite=dict.fromkeys(
             ("log_evidence", "reverse_ess"),

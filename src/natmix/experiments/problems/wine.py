@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import data, secondary
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.experiments.problems.native_targets import AbstractForms
@@ -116,7 +116,7 @@ def wine(name: str, title: str, seed: int, dtype: Any, *, minibatch: int = MINIB
         fn=WinePosterior(*train), dim=DIM, batched=True, batch_size=block_size(cpu=32, accelerator=512)
     )
     measures = {"test_mse": secondary.held_out_mse(predict, *test)}
-    start = Start.build(DIM, mean=0, mean_scale=1, variance=1)
+    start = InitialRegion.build(DIM, mean=0, mean_scale=1, variance=1)
     return Problem(name, title, target, reference, start, secondary=measures)
 
 
