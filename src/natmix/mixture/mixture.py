@@ -1,4 +1,4 @@
-"""The Gaussian mixture: what a fit returns, useful by itself."""
+"""The Gaussian mixture: densities, samples, moments and closed-form operations."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ class Mixture(eqx.Module):
     """q(x) = sum_o q(o) N(x; m_o, S_o), a JAX pytree.
 
     Build one with `Mixture.full`, `Mixture.diagonal`, `Mixture.from_sklearn` or `Mixture.load`.
-    A component with log weight -inf is absent: it takes part in nothing.
+    A component with log weight -inf is absent.
 
     Attributes:
         log_weights: log q(o).
@@ -44,7 +44,7 @@ class Mixture(eqx.Module):
 
     @property
     def exists(self) -> Bool[Array, " K"]:
-        """Which components there are."""
+        """Which components are present."""
         return self.log_weights > -jnp.inf
 
     # Construction -------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Mixture(eqx.Module):
     def sample_with_components(
         self, n: int = 1, *, key: PRNGKey | int = 0
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
-        """``n`` samples and the component each was drawn from."""
+        """``n`` samples and the component that each was drawn from."""
         return _sample(self, as_key(key), as_int(n, "The number of samples", 0))
 
     # Moments and information --------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Mixture(eqx.Module):
         return jnp.sqrt(einsum("k,kd->d", self.weights, component_std(self.components) ** 2 + between))
 
     def quantile(self, p: ArrayLike) -> Float[Array, "*P D"]:
-        """Quantiles of every dimension by itself, for probabilities strictly between 0 and 1."""
+        """Marginal quantiles of every dimension, for probabilities strictly between 0 and 1."""
         p = jnp.asarray(p, self.dtype)
         if not holds(jnp.all((p > 0) & (p < 1))):
             raise ValueError("Probabilities must lie strictly between 0 and 1.")
@@ -244,13 +244,13 @@ class Mixture(eqx.Module):
         return cast
 
     def _present(self) -> "Mixture":
-        """Without the absent components; inside jit, where shapes cannot depend on values, as it is."""
+        """Without absent components; unchanged inside jit, where shapes cannot depend on values."""
         if isinstance(self.log_weights, jax.core.Tracer):
             return self
-        rows = np.flatnonzero(np.asarray(self.log_weights) != -np.inf)
-        if rows.size == self.num_components:
+        present = np.flatnonzero(np.asarray(self.log_weights) != -np.inf)
+        if present.size == self.num_components:
             return self
-        return Mixture(self.log_weights[rows], self.components.take(jnp.asarray(rows)))
+        return Mixture(self.log_weights[present], self.components.take(jnp.asarray(present)))
 
     # Files and other libraries ------------------------------------------------------------------
 
@@ -309,9 +309,9 @@ def _log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, " N"]:
 @quick_array_jit(static_argnums=(2,))
 def _sample(q: Mixture, key: PRNGKey, n: int) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
     key_o, key_x = jax.random.split(key)
-    rows = draw_components(key_o, q.log_weights, n)
+    component = draw_components(key_o, q.log_weights, n)
     noise = jax.random.normal(key_x, (n, q.dim), q.dtype)
-    return q.components.colour_rows(noise, rows), rows
+    return q.components.colour_rows(noise, component), component
 
 
 @quick_array_jit()

@@ -70,7 +70,7 @@ class SavedModel(AbstractModel):
 
     def _lacking(self) -> NoReturn:
         raise ValueError(
-            f"This needs the {self.kind}, which a file does not hold: give it again, as in "
+            f"This needs the {self.kind}, which a file does not hold: load it with its model, "
             "natmix.Result.load(path, model=model). Without it to_arviz() has the saved samples, and "
             "result.mixture.sample(n, key=seed) gives unconstrained ones."
         )

@@ -1,4 +1,4 @@
-"""The contract of a simulator."""
+"""The interface of a simulator."""
 
 import abc
 from collections.abc import Callable, Iterator
@@ -28,13 +28,13 @@ class Simulated(NamedTuple):
 
 
 class SimulatedModel(AbstractModel):
-    """A posterior whose data are arguments of the program: fits to other data compile nothing again.
+    """A posterior whose data are arguments of the program: fits to other data are not compiled again.
 
     Args:
         joint: the log density of (data, x), the same object for all data.
         data: a pytree of arrays.
-        like: the model without regard to its data.
-        region: where to look first.
+        like: a model with the same variables, whatever its data.
+        region: the initial region.
         constrain: the parameters of (data, x), if they depend on the data.
     """
 
@@ -69,4 +69,4 @@ class AbstractSimulator(abc.ABC):
 
     @abc.abstractmethod
     def simulations(self, key: PRNGKey, number: int) -> Iterator[Simulated]:
-        """So many, one after another."""
+        """The simulations, one after another."""
