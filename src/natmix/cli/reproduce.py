@@ -15,7 +15,7 @@ from natmix.cli.errors import one_sentence
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from natmix.experiments.tables import Collection, Job, Report
+    from natmix.experiments.tables import Collection, Report, TableCell
 
 _INTERRUPTED = 130
 
@@ -100,8 +100,8 @@ def table3(
         from natmix.experiments.problems import PAPER
         from natmix.experiments.runs.config import parse_seeds
         from natmix.experiments.runs.directory import check_possible
-        from natmix.experiments.tables import ALL, MAIN, collect, plan, write_table3
-        from natmix.experiments.tables.jobs import HELD_OUT, parse_candidates, parse_problems, parse_times
+        from natmix.experiments.tables import ALL, MAIN, cells_to_run, collect, write_table3
+        from natmix.experiments.tables.cells import HELD_OUT, parse_candidates, parse_problems, parse_times
 
         codenames = MAIN if candidates is None else parse_candidates(candidates)
         full = codenames == ALL
@@ -121,7 +121,7 @@ def table3(
             use_compilation_cache()
             elsewhere = collect(sources, codenames, names) if sources else None
             report = _run(
-                plan(codenames, names, times[0], times[1], together),
+                cells_to_run(codenames, names, times[0], times[1], together),
                 numbers,
                 out,
                 elsewhere,
@@ -149,7 +149,7 @@ def table3(
 
 
 def _run(
-    jobs: "list[Job]",
+    cells: "list[TableCell]",
     seeds: list[int],
     out: Path,
     elsewhere: "Collection | None",
@@ -158,19 +158,19 @@ def _run(
 ) -> "Report":
     from natmix.cli.run_progress import RunProgress
     from natmix.experiments.tables import run_missing
-    from natmix.experiments.tables.format import numbered
+    from natmix.experiments.tables.formatting import numbered
 
     def say(line: str) -> None:
         if not quiet:
             typer.echo(line, err=True)
 
-    def watch(job: "Job") -> AbstractContextManager[Any]:
+    def watch(cell: "TableCell") -> AbstractContextManager[Any]:
         return RunProgress(quiet)
 
-    if not jobs:
+    if not cells:
         raise ValueError("There is nothing to run: the paper has no ZAMTRUX on stm300.")
     report = run_missing(
-        jobs,
+        cells,
         seeds,
         out,
         watch=watch,
@@ -214,7 +214,7 @@ def _show(found: "Collection", paths: list[Path], quiet: bool) -> None:
 def _table(found: "Collection") -> "Table":
     from rich.table import Table
 
-    from natmix.experiments.tables import format
+    from natmix.experiments.tables import formatting
     from natmix.experiments.tables.writing import summaries_of
 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
@@ -223,9 +223,9 @@ def _table(found: "Collection") -> "Table":
     for name in ("seeds", "-ELBO", "", "paper", "to it (s)", "time (s)"):
         table.add_column(name, justify="right", no_wrap=True)
     for (codename, problem), s in summaries_of(found).items():
-        ours, paper = format.ours(s.neg_elbo), format.theirs(s.paper)
-        to = f"{s.time_to_paper:.0f}" if math.isfinite(s.time_to_paper) else format.NONE
+        ours, paper = formatting.ours(s.neg_elbo), formatting.theirs(s.paper)
+        to = f"{s.time_to_paper:.0f}" if math.isfinite(s.time_to_paper) else formatting.NONE
         table.add_row(
-            codename, problem, str(len(s.seeds)), ours, format.mark(s), paper, to, f"{s.seconds:.0f}"
+            codename, problem, str(len(s.seeds)), ours, formatting.mark(s), paper, to, f"{s.seconds:.0f}"
         )
     return table

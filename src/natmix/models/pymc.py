@@ -28,8 +28,8 @@ class PymcModel(AbstractModel):
             raise ValueError("The model has no latent variable: there is nothing to infer.")
         if model.discrete_value_vars:
             raise ValueError(
-                f"The model's variable {model.discrete_value_vars[0].name!r} is discrete, which a Gaussian mixture "
-                "cannot represent: sum it out, for example by pymc.Mixture or pymc_extras.marginalize."
+                f"The model's variable {model.discrete_value_vars[0].name!r} is discrete, which a Gaussian "
+                "mixture cannot represent: sum it out, as with pymc.Mixture or pymc_extras.marginalize."
             )
         self._model = model
         first = model.initial_point()

@@ -132,7 +132,7 @@ def test_gradients_are_those_of_jax(robot, layout):
         ("not XML", "not a URDF file"),
         ("<robot/>", "one tree with one root"),
         ('<robot><link name="a"/><link name="b"/></robot>', "one tree with one root"),
-        ("<robot><link/></robot>", "lacks its 'name'"),
+        ("<robot><link/></robot>", "has no 'name'"),
         (URDF.replace("continuous", "prismatic"), "'bend' is prismatic; only fixed, revolute, continuous"),
         (URDF.replace('child link="leg"', 'child link="lower"'), "one tree with one root"),
         (URDF.replace('parent link="leg"', 'parent link="knee"'), "one tree with one root"),

@@ -21,9 +21,9 @@ from natmix.experiments.problems.logistic_regression import _features
 from natmix.experiments.runs import load_run
 from natmix.experiments.runs.lock import lock
 from natmix.experiments.tables.accuracy import seen_accuracy
+from natmix.experiments.tables.cells import parse_times
 from natmix.experiments.tables.commands import run_commands
-from natmix.experiments.tables.csv import write_csv
-from natmix.experiments.tables.jobs import parse_times
+from natmix.experiments.tables.csv_files import write_csv
 from natmix.experiments.tables.summary import Statistic
 from natmix.gaussians import FullGaussians
 

@@ -37,8 +37,8 @@ class NumpyroSimulator(AbstractSimulator):
             observed = tuple(NumpyroModel(model, self._args, self._kwargs).observed)
         if not observed:
             raise ValueError(
-                "The model has no observed variable: give it data as for a fit, or name the variables that are "
-                "data, as in observed=['y']."
+                "The model has no observed variable: give it data as for a fit, or name the variables that "
+                "are data, as in observed=['y']."
             )
         names = tuple(observed)
 

@@ -65,7 +65,7 @@ def on_free_base(robot: Robot) -> Robot:
 
 
 class Layout:
-    """The places of the links and the rows of the chains, when only these joints move.
+    """Where the links and chains are, when only these joints move.
 
     Attributes:
         joints: the names, in the order of the angles.

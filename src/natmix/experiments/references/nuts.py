@@ -1,4 +1,4 @@
-"""A long run of NUTS on a log-concave target, in coordinates in which it is nearly round."""
+"""A long NUTS run on a log-concave target, in whitened coordinates."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from natmix.experiments import metrics
 from natmix.experiments.problems.logistic_regression import _features, probabilities
 from natmix.experiments.runs import Run
-from natmix.experiments.tables import format
+from natmix.experiments.tables import formatting
+from natmix.experiments.tables.cells import HELD_OUT
 from natmix.experiments.tables.collection import Collection
-from natmix.experiments.tables.jobs import HELD_OUT
 from natmix.experiments.tables.paper import ACCURACY_TABLE, ALL, paper_number
 from natmix.experiments.tables.summary import Statistic, metric_of
 
@@ -40,14 +40,14 @@ def accuracy_markdown(collection: Collection, commands: Sequence[str]) -> str:
             run = collection.runs.get((codename, problem))
             ours.append(_cell(None if run is None else seen_accuracy(run)))
             printed = paper_number(codename, problem, "accuracy", ACCURACY_TABLE)
-            theirs.append(format.theirs(printed))
+            theirs.append(formatting.theirs(printed))
         rows += [[problem, "ours", *ours], ["", "paper", *theirs]]
     held_out = [
         [problem, *(_cell(_held_out(collection.runs.get((c, problem)))) for c in ALL)] for problem in HELD_OUT
     ]
     return (
-        f"{_TEXT}\n{format.table(['problem', '', *ALL], rows, left=2)}\n\n"
-        f"## On held-out rows\n\n{format.table(['problem', *ALL], held_out)}\n\n"
+        f"{_TEXT}\n{formatting.table(['problem', '', *ALL], rows, left=2)}\n\n"
+        f"## On held-out rows\n\n{formatting.table(['problem', *ALL], held_out)}\n\n"
         "## Commands\n\n```\n" + "\n".join(commands) + "\n```\n"
     )
 
@@ -76,4 +76,4 @@ def _held_out(run: Run | None) -> Statistic | None:
 
 
 def _cell(statistic: Statistic | None) -> str:
-    return format.NONE if statistic is None else format.ours(statistic)
+    return formatting.NONE if statistic is None else formatting.ours(statistic)

@@ -8,13 +8,13 @@ from typing import Any
 from natmix.experiments.runs.directory import check_writable
 from natmix.experiments.tables.collection import Collection
 from natmix.experiments.tables.commands import run_commands
-from natmix.experiments.tables.csv import COLUMNS, look_rows, seed_rows, table_rows, write_csv
+from natmix.experiments.tables.csv_files import COLUMNS, curve_rows, seed_rows, table_rows, write_csv
 from natmix.experiments.tables.full import COLUMNS as FULL_COLUMNS
 from natmix.experiments.tables.full import full_markdown, full_rows
 from natmix.experiments.tables.markdown import table3
 from natmix.experiments.tables.paper import ALL, MAIN
+from natmix.experiments.tables.saved_tables import CURVES, SEEDS, saved_runs
 from natmix.experiments.tables.summary import Summary, summarise
-from natmix.experiments.tables.tabled import LOOKS, SEEDS, tabled_runs
 from natmix.files import replacing
 
 
@@ -52,10 +52,10 @@ def write_table3(
     seeds = seed_rows(collection, names)
     _check_nothing_lost(collection, folder, seeds)
     commands = [*run_commands(collection), *([command] if command else [])]
-    paths = [folder / name for name in ("table3.csv", SEEDS, LOOKS, "table3.md")]
+    paths = [folder / name for name in ("table3.csv", SEEDS, CURVES, "table3.md")]
     write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
     write_csv(paths[1], seeds)
-    write_csv(paths[2], look_rows(collection, names))
+    write_csv(paths[2], curve_rows(collection, names))
     _write(paths[3], table3(summaries, candidates, collection, commands))
     if full:
         from natmix.experiments.tables.accuracy import accuracy_markdown
@@ -79,7 +79,7 @@ def _check_nothing_lost(collection: Collection, folder: Path, rows: Sequence[Map
     if folder.resolve() not in collection.tables:
         return
     kept = {(row["algorithm"], row["problem"], row["seed"]) for row in rows}
-    for run in tabled_runs(folder):
+    for run in saved_runs(folder):
         for n in run.seeds:
             if (run.codename, run.problem, n) not in kept:
                 raise ValueError(
