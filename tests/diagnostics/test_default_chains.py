@@ -74,7 +74,7 @@ def test_a_bad_fit_is_flagged_by_default_and_by_its_samples_not(short):
     assert result.diagnosis.verdict == "distrust"
     assert "DO NOT TRUST IT" in result.summary()
     assert result.diagnosis.exploration.evaluations <= COST_SHARE * 1_000_000
-    assert f"{result.diagnosis.exploration.chains} Markov chains found" in result.summary()
+    assert f"{result.diagnosis.exploration.chains:,} Markov chains found" in result.summary()
     assert result.diagnosis.exploration.position[0] < -1.8
     again = [result.diagnose(search=0, seed=s) for s in range(1, 5)]
     assert sum(d.verdict == "distrust" for d in again) >= 3
@@ -142,7 +142,7 @@ def test_when_there_are_none_the_verdict_says_why(short):
         ({"target": HostTarget(values, D, batched=True)}, "without gradients"),
         (
             {"target": HostTarget(broken, D, gradient=broken)},
-            "broken off. The target raised ValueError",
+            "they failed. The target raised ValueError",
         ),
         ({"draws": wrong}, "known without them"),
     ):

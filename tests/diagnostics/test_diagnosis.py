@@ -275,7 +275,7 @@ def test_too_wide_is_a_proposal():
 def test_wrong_weights_of_modes_are_named():
     found = judged(spherical([0.6, 0.4], [[-4.0, 0, 0], [4, 1, 0]]), target_of(TRUE))
     assert found.verdict == "proposal"
-    assert any("(4, 1, 0) 40.0%" in reason and "70.0%" in reason for reason in found.reasons)
+    assert any("(4, 1, 0) 40.0%" in reason and "sampling 70.00%" in reason for reason in found.reasons)
 
 
 def test_heavy_tails_are_not_trusted():

@@ -50,12 +50,12 @@ def test_the_paper_has_every_number_but_zamtrux_on_stm300():
 
 
 def test_samtron_and_quick_problems_come_first():
-    jobs = tables.cells_to_run()
-    assert len(jobs) == 43
-    assert [job.codename for job in jobs[:11]] == ["SAMTRON"] * 11
-    assert [jobs[0].problem, jobs[10].problem] == ["gmm20", "stm300"]
-    assert ("ZAMTRUX", "stm300") not in {(job.codename, job.problem) for job in jobs}
-    assert jobs[0].name == "gmm20-samtron"
+    cells = tables.cells_to_run()
+    assert len(cells) == 43
+    assert [cell.codename for cell in cells[:11]] == ["SAMTRON"] * 11
+    assert [cells[0].problem, cells[10].problem] == ["gmm20", "stm300"]
+    assert ("ZAMTRUX", "stm300") not in {(cell.codename, cell.problem) for cell in cells}
+    assert cells[0].name == "gmm20-samtron"
 
 
 def test_words_of_the_command_line():
@@ -63,16 +63,16 @@ def test_words_of_the_command_line():
     assert parse_candidates("all") == tables.ALL
     assert parse_problems("wine, gmm20") == ("gmm20", "wine")
     assert parse_times(["5m,stm300=10m", "wine=2h"]) == {"": 300, "stm300": 600, "wine": 7200}
-    jobs = tables.cells_to_run(("SAMTRON",), PAPER, {"": 3, "wine": 9}, {"": 2})
-    limits = {job.problem: job.limits for job in jobs}
+    cells = tables.cells_to_run(("SAMTRON",), PAPER, {"": 3, "wine": 9}, {"": 2})
+    limits = {cell.problem: cell.limits for cell in cells}
     assert (limits["wine"].max_seconds, limits["talos"].max_seconds) == (9, 3)
     assert limits["wine"].max_run_seconds == 2
     assert tables.cells_to_run(("SAMTRON",))[0].limits.max_seconds is None
 
 
 def test_the_time_it_may_take_is_said_before():
-    jobs = tables.cells_to_run(("SAMTRON", "ZAMTRUX"), ("gmm20", "stm300"), {"": 600.0, "stm300": 1200.0})
-    assert at_most(jobs, 10) == (  # SAMTRON on both, ZAMTRUX on gmm20
+    cells = tables.cells_to_run(("SAMTRON", "ZAMTRUX"), ("gmm20", "stm300"), {"": 600.0, "stm300": 1200.0})
+    assert at_most(cells, 10) == (  # SAMTRON on both, ZAMTRUX on gmm20
         "3 cells of the table, 10 seeds each, a limit of 600 to 1200 s per seed: at most 6.7 hours one after "
         "another, and less for what has finished or runs together."
     )
@@ -239,7 +239,7 @@ def test_seeds_that_were_broken_off_count_as_last_seen_if_wanted(tmp_path):
     assert {n: seed.final["neg_elbo"] for n, seed in run.finished.items()} == {0: 0.1, 1: 0.2}
     assert run.seeds[1].final["stopped"] == "unfinished"
     text = "\n".join(found.notes)
-    assert "seed 1 was broken off and counts as last looked at, after 1 iteration." in text
+    assert "seed 1 was not finished and counts as last evaluated, after 1 iteration." in text
     assert "seed 2 failed (Boom.)" in text
     assert "has not finished" not in text
     tables.write_table3(found, tmp_path / "out", candidates=["SAMTRON"])

@@ -164,8 +164,8 @@ def _merged(found: list[tuple[str, Run]], notes: list[str], repeated: list[str],
     if interrupted:
         verbs = ("was", "counts") if len(interrupted) == 1 else ("were", "count")
         notes.append(
-            f"{first.codename} on {first.problem}: {formatting.numbered(interrupted)} {verbs[0]} not finished "
-            f"and {verbs[1]} as last evaluated, after {_iteration_range(interrupted.values())}."
+            f"{first.codename} on {first.problem}: {formatting.numbered(interrupted)} {verbs[0]} not "
+            f"finished and {verbs[1]} as last evaluated, after {_iteration_range(interrupted.values())}."
         )
     return Run(first.path, {**first.config, "seeds": list(seeds)}, first.environment, seeds)
 
