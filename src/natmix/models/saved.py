@@ -46,16 +46,16 @@ class SavedModel(AbstractModel):
         self._x, self._variables = x, variables
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
-        self._lacking()
+        self._needs_model()
 
     def constrain(self, x: Points) -> Any:
         """The variables at the saved samples."""
         if np.shape(x) != self._x.shape or not np.array_equal(np.asarray(x), self._x):
-            self._lacking()
+            self._needs_model()
         return self._variables
 
     def unconstrain(self, values: Any) -> Points:
-        self._lacking()
+        self._needs_model()
 
     def start(self, key: PRNGKey) -> PriorRegion | None:
         return None
@@ -63,12 +63,12 @@ class SavedModel(AbstractModel):
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        self._lacking()
+        self._needs_model()
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
-        self._lacking()
+        self._needs_model()
 
-    def _lacking(self) -> NoReturn:
+    def _needs_model(self) -> NoReturn:
         raise ValueError(
             f"This needs the {self.kind}, which a file does not hold: load it with its model, "
             "natmix.Result.load(path, model=model). Without it to_arviz() has the saved samples, and "

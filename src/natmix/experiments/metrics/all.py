@@ -1,4 +1,4 @@
-"""Everything worth knowing about a mixture at the end of a run."""
+"""All metrics of a mixture at the end of a run."""
 
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ class Metrics(dict[str, float]):
     """Numbers by name.
 
     Attributes:
-        missing: why a number that this problem could have is not there, by name.
+        missing: why a metric of this problem is not available, by name.
     """
 
     def __init__(self, values: dict[str, float], missing: dict[str, str]) -> None:
@@ -68,7 +68,7 @@ _FROM_TARGET = ("eubo", "forward_ess", "sliced_wasserstein")
 
 
 def _from_mixture(problem: "Problem", mixture: Mixture, key: PRNGKey, samples: int) -> dict[str, float]:
-    # The same samples everywhere (the others split their key), and programs compiled for them once.
+    # The same samples for all metrics (the others split their key), and programs compiled once.
     elbo = neg_elbo(mixture, problem.reference, key, samples)
     evidence = log_evidence(mixture, problem.reference, key, samples)
     spread = entropy(mixture, jax.random.split(key)[0], samples)
@@ -100,7 +100,7 @@ def _from_target(
 
 
 def _padded(mixture: Mixture) -> Mixture:
-    """With absent components up to a power of two: mixtures of similar size share compiled programs."""
+    """Padded with absent components to a power of two, so that similar mixtures share compiled programs."""
     K = mixture.num_components
     extra = 2 ** (K - 1).bit_length() - K
     index = jnp.concatenate([jnp.arange(K), jnp.zeros(extra, int)])

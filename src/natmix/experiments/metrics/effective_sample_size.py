@@ -1,4 +1,4 @@
-"""How well the mixture would do as an importance distribution."""
+"""The effective sample size of the mixture as a proposal."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ def reverse_effective_sample_size(
 ) -> float:
     """ESS / n = E_q[w]^2 / E_q[w^2], w = p~ / q, from samples of the mixture: 1 if q = p.
 
-    A mixture that has missed a mode does not see it: compare with `forward_effective_sample_size`.
+    It does not show a missed mode: compare with `forward_effective_sample_size`.
     """
     return relative_ess(at_mixture_samples(mixture, target, key, samples).log_w)
 

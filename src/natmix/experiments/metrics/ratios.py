@@ -27,7 +27,7 @@ class Ratios(NamedTuple):
 
 
 def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int) -> Ratios:
-    """At samples of q; the same points as `natmix.experiments.metrics.neg_elbo` takes with the same key."""
+    """At samples of q; with the same key the samples of `natmix.experiments.metrics.neg_elbo`."""
     if samples < 2:
         raise ValueError(f"An estimate with a standard error needs at least two samples, got {samples}.")
     key_x, key_target = jax.random.split(as_key(key))

@@ -23,8 +23,8 @@ In percent, from 2000 samples of the final mixture; mean ± 3 standard errors ov
 run, or the files of the mixtures are not there.
 
 The paper does not say on which rows it measured. The -ELBO it prints beside the accuracies is that of the
-posterior given all rows, and the accuracies look like this posterior's on those same rows: that is what the
-first table compares. The second is about rows that were held out (the last 227 and 600), from runs
+posterior given all rows, and the accuracies are like this posterior's on those same rows: the first table
+compares these. The second is about rows that were held out (the last 227 and 600), from runs
 on the others; the paper's numbers do not belong beside it.
 
 ## On the rows given

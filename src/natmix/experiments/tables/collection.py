@@ -1,4 +1,4 @@
-"""Run directories of a table, found anywhere under some folders and put together."""
+"""The runs of a table, collected from all run directories under some folders."""
 
 import dataclasses
 import math
@@ -15,10 +15,10 @@ from natmix.experiments.tables import formatting
 from natmix.experiments.tables.cells import available
 from natmix.experiments.tables.saved_tables import DTYPE, SEEDS, UNFINISHED, SavedSeed, saved_runs
 
-_MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
+_MAY_DIFFER = ("database_size",)  # natmix's own choice
 
 COPIES = (
-    "Of a seed that was found in several folders a finished run counts before an unfinished one, then the "
+    "If a seed was found in several folders, a finished run counts before an unfinished one, then the "
     "one with the most iterations; its -ELBO plays no part."
 )
 """The rule for seeds that were run several times."""
@@ -30,9 +30,9 @@ class Collection:
 
     Attributes:
         runs: by codename and problem, the seeds of all directories together.
-        notes: what a reader of the table should know about them.
-        copies: a line for each seed that was found several times, and which one counts.
-        tables: the folders of which a table was read.
+        notes: remarks for the reader of the table.
+        copies: one line for each seed that was found several times, with the one that counts.
+        tables: the folders whose table was read.
     """
 
     runs: dict[tuple[str, str], Run]
@@ -51,10 +51,10 @@ def collect(
 ) -> Collection:
     """Find the runs of these candidates on these problems under ``folders``.
 
-    Seeds in a table that was written there count too, where their run directories are gone.
-    Of a seed that is found several times one counts, as `COPIES` says. Runs with other hyperparameters than
-    the paper's are left out. With ``unfinished`` unfinished seeds count as last evaluated
-    them. All this is noted.
+    Seeds of an earlier table count too, if their run directories are gone. If a seed is found several times,
+    one of them counts, as `COPIES` says. Runs with other hyperparameters than
+    the paper's are left out. With ``unfinished``, unfinished seeds count as last evaluated.
+    All this is noted.
     """
     names = list(problems)
     wanted = [(c, p) for c in candidates for p in names if available(c, p)]

@@ -1,4 +1,4 @@
-"""The commands that repeat what is in a table."""
+"""The commands that repeat the runs of a table."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ Times = tuple[float | None, ...]
 
 
 def run_commands(collection: Collection) -> list[str]:
-    """From the finished seeds and the time limits they had."""
+    """The commands, from the finished seeds and their time limits."""
     # (codename, seeds) -> problem -> times; a problem whose seeds had different limits appears in several.
     blocks: dict[tuple[str, str], dict[str, Times]] = {}
     for (codename, problem), run in collection.runs.items():

@@ -1,4 +1,4 @@
-"""Learning curves of all problems in one picture, as distances from the paper's number."""
+"""Learning curves of all problems in one figure, as differences from the paper's number."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _LEADER = "SAMTRON"
 
 
 def has_curves(collection: Collection, candidates: Sequence[str]) -> bool:
-    """Whether there is a curve of one of these on one of the table's problems."""
+    """Whether any of these runs has a learning curve on a problem of the table."""
     return any(_usable(collection, c, p) for c in candidates for p in PAPER)
 
 

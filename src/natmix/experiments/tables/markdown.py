@@ -1,4 +1,4 @@
-"""The main table for people to read."""
+"""The main table in Markdown."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ _TITLES = {
 def table3(
     summaries: Summaries, candidates: Sequence[str], collection: Collection, commands: Sequence[str]
 ) -> str:
-    """The paper's main table (tab:exp3) with our numbers beside its own."""
+    """The paper's main table (tab:exp3), with our numbers beside the printed ones."""
     problems = [p for p in PAPER if any((c, p) in summaries for c in candidates)]
     shown = [c for c in candidates if any((c, p) in summaries for p in problems)]
     parts = [
@@ -145,7 +145,7 @@ def _order(summaries: Summaries, candidates: Sequence[str], problems: Sequence[s
         "Is SAMTRON not above the others? *yes*: its mean is not above at two decimals; *no, within errors*: "
         "it is, but the intervals (3 standard errors) meet. Last columns: the pairs that are clearly apart "
         "in the paper (their intervals do not meet); of them, how many are in its order here by their means "
-        "at two decimals; how many of these clearly, for the intervals do not meet here either (a single "
+        "at two decimals; how many of these clearly, as the intervals do not meet here either (a single "
         "seed has no interval, so no pair with it is clear); and how many are reversed by their means. The "
         "rest are equal at two decimals."
     )
@@ -176,7 +176,7 @@ def _notes(summaries: Summaries, candidates: Sequence[str], found: Sequence[str]
 
 
 def _copies(copies: Sequence[str]) -> str:
-    """The rule in sight, the long list folded away."""
+    """The rule, and the long list folded."""
     if not copies:
         return ""
     lines = "\n".join(f"- {line}" for line in copies)

@@ -1,4 +1,4 @@
-"""Whether the algorithms come in the paper's order."""
+"""Whether the algorithms have the paper's order."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Runs what is missing of a table."""
+"""Run the missing cells of a table."""
 
 import contextlib
 import dataclasses
@@ -27,11 +27,11 @@ from natmix.experiments.tables.saved_tables import DTYPE
 
 @dataclasses.dataclass
 class Report:
-    """How it went.
+    """The outcome of `run_missing`.
 
     Attributes:
         ran: seeds that finished now, by name of the run directory.
-        failed: seeds that could not go on.
+        failed: seeds that failed.
         busy: seeds that another process was running.
         interrupted: whether Ctrl-C (or SIGTERM) ended it.
     """
@@ -54,8 +54,8 @@ def run_missing(
 ) -> Report:
     """Run the seeds that have not finished, cell after cell, each in its directory under ``out``.
 
-    Several processes may do this at once with the same ``out``: a seed is run by the one that
-    comes first, the others leave it alone.
+    Several processes may do this at once with the same ``out``: each seed is run by the first process that
+    takes it.
 
     Args:
         cells: in this order.
@@ -64,7 +64,7 @@ def run_missing(
         watch: makes the object that follows the progress of a cell's seeds.
         say: called with messages for the user.
         elsewhere: finished seeds in here are not run either.
-        keep_checkpoints: also of finished seeds, so that they can go on under higher limits.
+        keep_checkpoints: of finished seeds too, so that they can be continued with higher limits.
     """
     seeds, report = list(seeds), Report()
     configs = _configure_all(cells, seeds[0], out)
@@ -79,7 +79,7 @@ def run_missing(
             _run_cell(cell, config, todo, out, watcher, keep_checkpoints, report)
         if report.interrupted:
             break
-        jax.clear_caches()  # the next cell's programs are others
+        jax.clear_caches()  # the next cell has other programs
     return report
 
 
@@ -122,7 +122,7 @@ def _run_cell(
 
 
 def _configure_all(cells: Sequence[TableCell], seed: int, out: Path) -> list[RunConfig]:
-    """All configurations, so that what is missing or does not fit is known before any work."""
+    """All configurations, so that errors are raised before any work."""
     loaded: dict[str, Problem] = {}
     for cell in cells:
         if cell.problem not in loaded:
@@ -154,14 +154,14 @@ def _todo(
     short = [seed for seed, how in standing.items() if how == "short"]
     if short:
         say(
-            f"{name}: finished under another limit, without checkpoints to go on from: "
-            f"{numbered(short)}; to run them anew, remove their folders."
+            f"{name}: finished with another limit, and without checkpoints to continue from: "
+            f"{numbered(short)}; to run them again, remove their folders."
         )
     return [seed for seed, how in standing.items() if how == "todo"]
 
 
 def _standing(folder: Path, seed: int, limits: Limits) -> str:
-    """Whether a seed is done, still to do, or ended short of these limits and cannot go on."""
+    """Whether a seed is done, still to do, or ended short of these limits and cannot be continued."""
     if read_final(SeedFiles(folder, seed).final) is None:  # a damaged file is an error
         return "todo"
     try:

@@ -61,7 +61,7 @@ class SavedSeed(SeedRun):
 
 
 def saved_runs(folder: Path) -> Iterator[Run]:
-    """A run for each seed in the table that a folder holds, if it holds one."""
+    """A run for each seed of the table in a folder, if there is one."""
     path = folder / SEEDS
     if path.is_file():
         curves = _curves(folder / CURVES)
@@ -82,9 +82,7 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
         reader = csv.DictReader(file)
         missing = [name for name in needed if name not in (reader.fieldnames or ())]
         if missing:
-            raise ValueError(
-                f"{path} is no table of seeds that can be read: it has no column {missing[0]!r}."
-            )
+            raise ValueError(f"{path} cannot be read as a table of seeds: it has no column {missing[0]!r}.")
         return list(reader)
 
 
@@ -113,7 +111,7 @@ def _run(path: Path, row: Mapping[str, str], curve: list[dict[str, str]]) -> Run
 
 
 def _numbers(row: Mapping[str, str]) -> dict[str, Any]:
-    """As in a ``final.json``; a number that is not known is none."""
+    """Numbers as in a ``final.json``; unknown ones are left out."""
     out: dict[str, Any] = {}
     for name, text in row.items():
         if name in (*_NAMES, *TIME_COLUMNS):

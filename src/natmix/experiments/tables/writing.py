@@ -1,4 +1,4 @@
-"""Writes the tables and the figure."""
+"""Write the tables and the figure."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from natmix.files import replacing
 
 
 def summaries_of(collection: Collection) -> dict[tuple[str, str], Summary]:
-    """Of all runs with a finished seed, by codename and problem."""
+    """Summaries of all runs with a finished seed, by codename and problem."""
     found = {key: summarise(run) for key, run in collection.runs.items()}
     return {key: summary for key, summary in found.items() if summary is not None}
 
@@ -36,17 +36,17 @@ def write_table3(
 
     Args:
         collection: the runs.
-        folder: where to.
+        folder: to write to.
         candidates: whose runs.
         full: also the full table with second metrics, and the accuracies.
-        command: the one that writes this, to be noted besides those that repeat the runs.
+        command: that writes the table, listed beside those that repeat the runs.
 
     Returns:
         The files written.
     """
     summaries = summaries_of(collection)
     if not any(codename in candidates for codename, _ in summaries):
-        raise ValueError("There is no finished seed to make a table of yet.")
+        raise ValueError("There is no finished seed yet to make a table of.")
     check_writable(folder)
     names = ALL if full else candidates
     seeds = seed_rows(collection, names)
@@ -75,7 +75,7 @@ def write_table3(
 
 
 def _check_nothing_lost(collection: Collection, folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table that was read may be all that is left of its seeds: only one that has them replaces it."""
+    """Raise if seeds would be lost: the table that was read may be all that is left of them."""
     if folder.resolve() not in collection.tables:
         return
     kept = {(row["algorithm"], row["problem"], row["seed"]) for row in rows}
@@ -100,7 +100,7 @@ def _write_curves(collection: Collection, candidates: Sequence[str], path: Path)
 
     if not has_curves(collection, candidates):
         return []
-    pyplot.switch_backend("agg")  # a file needs no window
+    pyplot.switch_backend("agg")  # no window
     figure = plot_curves(collection, candidates)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png")
