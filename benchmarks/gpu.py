@@ -27,11 +27,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from natmix.experiments.runs.batch import Together
 from timing import seconds_per_call
 
 from natmix import GMMVI, Mixture
 from natmix.engine.chunk_runner import Runner
-from natmix.experiments.runs.batch import Together
 from natmix.gaussians import AbstractGaussians, FullGaussians
 from natmix.gaussians.full import _HALVES
 from natmix.gaussians.quadratic_kernel import QuadraticKernel

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import gpu
 import jax
+from natmix.experiments.runs.batch import Together
 
 from natmix.engine.chunk_runner import Runner
-from natmix.experiments.runs.batch import Together
 
 ITERATIONS = 15
 

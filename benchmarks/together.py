@@ -13,12 +13,12 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+from natmix.experiments.runs.batch import Together
+from natmix.experiments.runs.stepper import Alone
 
 from natmix import GMMVI
 from natmix.experiments import problems
-from natmix.experiments.runs.batch import Together
 from natmix.experiments.runs.choice import faster_together, step_size
-from natmix.experiments.runs.stepper import Alone
 
 CASES = {
     "cpu": ("gmm2:2:20", "gmm2:8:100", "gmm20:4:20", "gmm20:8:100", "german_credit:8:100", "gmm20:32:100"),

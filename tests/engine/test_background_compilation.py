@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import random_mixture
+from natmix.experiments.runs.batch import Together
+from natmix.experiments.runs.stepper import Alone
 
 from natmix import GMMVI, JaxTarget
 from natmix.engine import background_compilation
 from natmix.engine.chunk_runner import Runner
-from natmix.experiments.runs.batch import Together
-from natmix.experiments.runs.stepper import Alone
 from tests.test_gmmvi import counting, start
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

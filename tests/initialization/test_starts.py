@@ -9,9 +9,9 @@ import natmix
 from natmix import HostTarget, JaxTarget, Mixture
 from natmix.initialization import Path, begin, belongs, best_of_path, pathfinder
 from natmix.initialization.clusters import clusters
-from natmix.initialization.defaults import Region
 from natmix.initialization.evaluator import SpentError, Values
 from natmix.initialization.lbfgs import Way, climb
+from natmix.initialization.region import Region
 from natmix.initialization.tempered import tempered
 
 jax.config.update("jax_enable_x64", True)

@@ -24,9 +24,9 @@ from natmix.calibration.simulators.base import Simulated
 from natmix.calibration.uniformity import anderson_darling, holm, ranks_among, symmetry, width
 from natmix.engine.limits import is_number
 from natmix.estimate import Estimate
-from natmix.initialization.arguments import run_key
 from natmix.models.base import coordinate_names
 from natmix.models.pytree import leaf_name
+from natmix.random_keys import run_key
 from natmix.result.diagnosing import by_samples
 from natmix.result.result import Result
 

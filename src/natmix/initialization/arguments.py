@@ -1,19 +1,23 @@
-"""The arguments of `fit`, checked and completed."""
+"""The arguments of `fit` that say where it starts, checked and completed."""
 
+import dataclasses
 import difflib
 from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
-from natmix.initialization import STARTS, defaults
+from natmix.checks import float_type
+from natmix.initialization.region import Region, initial_mixture
+from natmix.initialization.starts import STARTS, Begun, begin
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import usable_rows
 from natmix.models import AbstractModel
 from natmix.modules.codenames import MODULES
-from natmix.random_keys import run_key as run_key
-from natmix.targets import AbstractTarget
+from natmix.random_keys import run_key
+from natmix.targets import AbstractTarget, as_target
 from natmix.targets.base import check_dim
 
 
@@ -29,7 +33,100 @@ def check_names(overrides: dict[str, Any], arguments: Iterable[str]) -> None:
             )
 
 
-def covariance_kind(covariance: str | None, mixture: Mixture | None) -> str:
+@dataclasses.dataclass(frozen=True)
+class StartArguments:
+    """Where a fit starts, as the user says it.
+
+    Attributes:
+        region: the initial region.
+        components: how many to start with, if the user says so.
+        mixture: to start from, if there is one.
+        method: one of `STARTS`.
+        named: whether the user has named the method.
+        kind: "full" or "diagonal".
+        dtype: of the computation.
+    """
+
+    region: Region
+    components: int | None
+    mixture: Mixture | None
+    method: str
+    named: bool
+    kind: str
+    dtype: Any
+
+    @classmethod
+    def checked(
+        cls,
+        region: Region,
+        components: int | None,
+        mixture: Mixture | None,
+        start: str | None,
+        covariance: str | None,
+        dtype: Any,
+        model: AbstractModel | None,
+        seed: int,
+    ) -> "StartArguments":
+        """All arguments of `fit` about the start, completed by what the model knows."""
+        kind = _covariance_kind(covariance, mixture)
+        dtype = float_type(dtype, None if mixture is None else mixture.dtype)
+        method = _start_method(start, model is not None, mixture)
+        if components is not None:
+            _check_components(components, mixture)
+        if model is not None and mixture is None and not region.given:
+            region = _model_region(model, seed)
+        if mixture is not None:
+            mixture = _usable(mixture.astype(dtype))
+        return cls(region, components, mixture, method, start is not None, kind, dtype)
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether covariances are diagonal."""
+        return self.kind == "diagonal"
+
+    def dimension(self, dim: int | None, target: Any, model: AbstractModel | None) -> int:
+        """As the user, the model, the target or the mixture says."""
+        if model is not None:
+            dim = _agreed_dim(dim, model.dim)
+        if dim is not None:
+            dim = check_dim(dim)
+        elif isinstance(target, AbstractTarget):
+            dim = target.dim
+        elif self.mixture is not None:
+            dim = self.mixture.dim
+        else:  # this raises, and says what is missing
+            dim = as_target(target, None, self.dtype, np.zeros(0)).target.dim
+        if self.mixture is not None and dim != self.mixture.dim:
+            raise ValueError(f"init_mixture has {self.mixture.dim} dimensions, the target {dim}.")
+        return dim
+
+    def in_region(self, dim: int, key: Array) -> Begun:
+        """The mixture of the initial region, or the one to start from, and where components are sought."""
+        if self.mixture is None:
+            n = 1 if self.components is None else self.components
+            return Begun(*initial_mixture(dim, self.dtype, key, self.region, self.diagonal, n))
+        if not self.region.given:
+            return Begun(self.mixture, None)
+        return Begun(self.mixture, initial_mixture(dim, self.dtype, key, self.region, self.diagonal, 1)[1])
+
+    def method_for(self, target: AbstractTarget) -> str:
+        """The method that suits this target."""
+        if self.method != "pathfinder" or target.has_gradient:
+            return self.method
+        if self.named:
+            raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
+        return "region"
+
+    def found_by(
+        self, method: str, target: AbstractTarget, key: Array, most_evaluations: int | None
+    ) -> Begun:
+        """What a method other than "region" finds from the region."""
+        return begin(
+            method, target, self.region, key, self.dtype, self.diagonal, self.components, most_evaluations
+        )
+
+
+def _covariance_kind(covariance: str | None, mixture: Mixture | None) -> str:
     """Full or diagonal, as the user or the mixture says."""
     if mixture is not None and not isinstance(mixture, Mixture):
         raise ValueError(f"init_mixture must be a natmix.Mixture, got {type(mixture).__name__}.")
@@ -42,8 +139,7 @@ def covariance_kind(covariance: str | None, mixture: Mixture | None) -> str:
     return kind
 
 
-def start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:
-    """The name of the way to begin."""
+def _start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:
     if start is None:
         return "pathfinder" if is_model and mixture is None else "region"
     if start not in STARTS:
@@ -53,51 +149,27 @@ def start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> 
     return start
 
 
-def agreed_dim(dim: int | None, known: int) -> int:
+def _check_components(components: Any, mixture: Mixture | None) -> None:
+    if mixture is not None:
+        raise ValueError("Give either init_components or init_mixture, not both.")
+    if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
+        raise ValueError(f"init_components must be a whole number of at least 1, got {components!r}.")
+
+
+def _usable(mixture: Mixture) -> Mixture:
+    if not usable_rows(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
+        raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
+    return mixture
+
+
+def _agreed_dim(dim: int | None, known: int) -> int:
     """The dimension of a model, which the user may have named too."""
     if dim is not None and dim != known:
         raise ValueError(f"dim={dim} was given, but the model has {known} unconstrained dimensions.")
     return known
 
 
-def model_region(model: AbstractModel, seed: int) -> defaults.Region:
+def _model_region(model: AbstractModel, seed: int) -> Region:
     """Where the model expects its variables."""
     start = model.start(jax.random.fold_in(run_key(seed), 3))
-    return defaults.Region() if start is None else defaults.Region(start.mean, start.scale)
-
-
-def dimension(dim: int | None, target: Any, mixture: Mixture | None) -> int | None:
-    """As the user, the target or the mixture says; None if nobody does."""
-    if dim is not None:
-        dim = check_dim(dim)
-    elif isinstance(target, AbstractTarget):
-        dim = target.dim
-    elif mixture is not None:
-        dim = mixture.dim
-    if mixture is not None and dim != mixture.dim:
-        raise ValueError(f"init_mixture has {mixture.dim} dimensions, the target {dim}.")
-    return dim
-
-
-def starting_mixture(
-    dim: int,
-    dtype: Any,
-    key: Any,
-    region: defaults.Region,
-    kind: str,
-    components: int | None,
-    mixture: Mixture | None,
-) -> tuple[Mixture, Mixture | None]:
-    """The starting mixture, and the region where components are sought (None: the mixture's own)."""
-    if mixture is None:
-        return defaults.start(
-            dim, dtype, key, region, kind == "diagonal", 1 if components is None else components
-        )
-    if components is not None:
-        raise ValueError("Give either init_components or init_mixture, not both.")
-    mixture = mixture.astype(dtype)
-    if not usable_rows(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
-        raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
-    if not region.given:
-        return mixture, None
-    return mixture, defaults.start(dim, dtype, key, region, kind == "diagonal", 1)[1]
+    return Region() if start is None else Region(start.mean, start.scale)

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array
 
 from natmix.gaussians import DiagonalGaussians, FullGaussians
-from natmix.initialization import defaults
 from natmix.initialization.clusters import clusters
 from natmix.initialization.evaluator import Values
 from natmix.initialization.pathfinder import Path, different, pathfinder
+from natmix.initialization.region import Region, initial_mixture
 from natmix.initialization.starting_points import reached
 from natmix.initialization.tempered import tempered
 from natmix.mixture import Mixture
@@ -36,13 +36,13 @@ class Begun(NamedTuple):
 
     Attributes:
         mixture: to start from.
-        prior: one Gaussian, where components may be expected.
+        prior: one Gaussian, where components may be expected; None for the mixture's own mean and covariance.
         evaluations: of the target, to find it.
         note: for the user; empty if there is nothing to say.
     """
 
     mixture: Mixture
-    prior: Mixture
+    prior: Mixture | None
     evaluations: int = 0
     note: str = ""
 
@@ -50,7 +50,7 @@ class Begun(NamedTuple):
 def begin(
     method: str,
     target: AbstractTarget,
-    region: defaults.Region,
+    region: Region,
     key: Array,
     dtype: Any,
     diagonal: bool,
@@ -60,7 +60,7 @@ def begin(
     """Begin with what ``method``, one of `METHODS`, finds from the region; else with the region itself."""
     key_region, key_target, key_x = jax.random.split(key, 3)
     n = 1 if components is None else components
-    mixture, prior = defaults.start(target.dim, dtype, key_region, region, diagonal, n)
+    mixture, prior = initial_mixture(target.dim, dtype, key_region, region, diagonal, n)
     values = Values(target, key_target, jnp.dtype(dtype), most_evaluations)
     found, note = METHODS[method](target, values, prior, key_x, components, diagonal)
     if found is None:

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from natmix.diagnostics.bridge_sampling import FEWEST_DRAWS, bridged
 from natmix.diagnostics.elbo import _log_density, evaluated_draws
 from natmix.estimate import Estimate
-from natmix.initialization.arguments import run_key
 from natmix.models import AbstractModel, PytreeModel
+from natmix.random_keys import run_key
 
 if TYPE_CHECKING:
     from natmix.result.result import Result

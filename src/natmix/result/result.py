@@ -100,7 +100,7 @@ class Result:
             ``total_evaluations`` (those before the first iteration included) and ``objective``.
         counts: iterations and exact numbers of evaluations.
         timings: compilation apart.
-        stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds",
+        stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds", "callback",
             "interrupted", or "failed" in the result that a `TargetError` carries.
         algorithm: the algorithm that ran.
         settings: everything needed to run it again, as plain Python (an ``init_mixture`` is only named).

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from natmix.experiments.runs.batch import Targets, Together, obstacle
+from natmix.experiments.runs.stepper import Alone
 from tiny_problem import SMALL, tiny
 
 from natmix import JaxTarget
@@ -15,9 +17,7 @@ from natmix.engine.chunk_runner import CHUNK
 from natmix.experiments import runs
 from natmix.experiments.runs import Limits, load_run
 from natmix.experiments.runs import choice as choice
-from natmix.experiments.runs.batch import Targets, Together, obstacle
 from natmix.experiments.runs.seed import SeedJob
-from natmix.experiments.runs.stepper import Alone
 from natmix.kernels.batching import anyone, most
 from tests.cli.test_run import assert_one_sentence, natmix
 from tests.experiments.runs.test_execution import Recorder

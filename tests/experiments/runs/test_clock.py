@@ -1,9 +1,9 @@
 """The clock that seeds share."""
 
 import pytest
+from natmix.experiments.runs.clock import Clock
 
 from natmix.experiments.runs import clock
-from natmix.experiments.runs.clock import Clock
 
 
 class FakeTime:

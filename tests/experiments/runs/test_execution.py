@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from natmix.experiments.runs.stepper import Alone
 from safetensors.numpy import load_file
 from tiny_problem import SMALL, TRACES, tiny
 
@@ -22,7 +23,6 @@ from natmix.experiments.runs.directory import _mismatch
 from natmix.experiments.runs.execution import LOCKS, Silence
 from natmix.experiments.runs.history import MOST_ROWS, WeightRecorder
 from natmix.experiments.runs.lock import lock
-from natmix.experiments.runs.stepper import Alone
 from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
