@@ -10,7 +10,7 @@ import pytest
 
 import natmix
 from natmix import GMMVI, HostTarget, Mixture, TargetError
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.modules.records import Evaluation
 from natmix.targets import AbstractTarget
 
@@ -41,7 +41,7 @@ def assert_healthy(result):
     for leaf in jax.tree.leaves(result.mixture):
         assert np.isfinite(np.asarray(leaf)).all()
     assert np.isclose(np.sum(np.asarray(result.mixture.weights)), 1, atol=1e-5)
-    assert np.isfinite(np.asarray(result.mixture.log_prob(result.mixture.sample(1, 10)))).all()
+    assert np.isfinite(np.asarray(result.mixture.log_prob(result.mixture.sample(10, key=1)))).all()
     result.summary()
 
 
@@ -127,7 +127,7 @@ def test_a_bad_argument_gets_a_sentence_before_any_work(arguments, message, monk
     def work(*arguments, **others):
         raise AssertionError("iterations began")
 
-    monkeypatch.setattr(Runner, "advance", work)
+    monkeypatch.setattr(ChunkRunner, "advance", work)
     with pytest.raises(ValueError, match=message) as error:
         natmix.fit(normal, dim=2, **arguments)
     assert "\n" not in str(error.value)

@@ -27,21 +27,18 @@ def report(result):
     c = result.counts
     say("RESULT", result.stopped, result.interrupted, good, c.iterations, c.evaluations, result.elbo.samples)
     say(result.summary().splitlines()[0])
-    m.sample(0, 5), m.log_prob(np.zeros(2))
+    m.sample(5), m.log_prob(np.zeros(2))
 """
 INSIDE = """
 def target(x):
     return -0.5 * jnp.sum((x - 3.0) ** 2)
 
-import natmix.engine.fit_loop as f
-old = f.Job._record
-def record(self, *args):
-    old(self, *args)
-    if self.iterations == 1:
+def ready(snapshot):
+    if snapshot.iteration == 1:
         say("READY")
-f.Job._record = record
+
 result = natmix.fit(target, dim=2, max_iterations=10_000_000, tolerance=0, algorithm="SEMIFUX",
-                    progress=False, component_stepsize={"stepsize": 1e-9})
+                    progress=False, callback=ready, component_stepsize={"stepsize": 1e-9})
 report(result)
 """
 OUTSIDE = """

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
+from natmix.checks import as_int
 from natmix.engine.capacity import initial_capacity
 from natmix.engine.clock import Clock
 from natmix.engine.final_elbo import FinalElbo
-from natmix.engine.limits import Limits, checked_count
+from natmix.engine.limits import Limits
 from natmix.engine.single_fit import FitOptions, SingleFit
 from natmix.engine.snapshot import FitSnapshot
 from natmix.gmmvi import GMMVI
@@ -22,7 +23,7 @@ from natmix.initialization.region import Region
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
-from natmix.random_keys import run_key, several
+from natmix.random_keys import run_key, split_keys
 from natmix.result.fit_result import BeforeIterations, fit_result
 from natmix.result.result import Result
 from natmix.targets import as_target
@@ -122,7 +123,7 @@ def fit(
     """
     clock = Clock()
     # The arguments.
-    max_iterations = checked_count(max_iterations, "max_iterations", 1)
+    max_iterations = as_int(max_iterations, "max_iterations")
     limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
     options = FitOptions(
         limits, tolerance, FinalElbo(elbo_samples, limits.max_evaluations), progress, callback
@@ -134,7 +135,7 @@ def fit(
     begin = StartArguments.checked(
         region, init_components, init_mixture, start, covariance, dtype, model, seed
     )
-    key_run, key_start, key_elbo = several(run_key(seed), 3)
+    key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
 
     # The target: bad arguments about the start are told before it is called.
     target = target if model is None else model.target()

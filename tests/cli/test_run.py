@@ -19,7 +19,7 @@ from natmix.cli.overrides import parse_overrides
 from natmix.cli.run_progress import RunProgress, _line
 from natmix.cli.run_table import mean_and_error, number
 from natmix.experiments import problems, runs
-from natmix.experiments.runs.seed import Snapshot
+from natmix.experiments.runs.watcher import SeedSnapshot
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -124,18 +124,18 @@ def test_ctrl_c_then_the_same_command(tmp_path, monkeypatch, finished):
 def test_a_run_without_a_checkpoint_says_that_it_begins_anew():
     progress = RunProgress(quiet=False)
     with progress._console.capture() as captured:
-        progress.began(0, 0, True)
-        progress.began(1, 0, False)
+        progress.started(0, 0, True)
+        progress.started(1, 0, False)
     first, second = captured.get().splitlines()
     assert first.startswith("seed 0  no checkpoint yet: begins anew")
     assert second == "seed 1  compiling …"
 
 
-def test_no_elbo_is_shown_before_the_first_look():
-    early = Snapshot(0, 5, 100, 1, 2.0, None, None)
+def test_no_elbo_is_shown_before_its_first_evaluation():
+    early = SeedSnapshot(0, 5, 100, 1, 2.0, None, None)
     assert _line(early).plain == "seed 0  iteration 5  components 1  evaluations 100  2 s"
     later = dataclasses.replace(early, neg_elbo=math.nan, neg_elbo_se=math.nan)
-    assert "-ELBO nan" in _line(later).plain  # what a look found
+    assert "-ELBO nan" in _line(later).plain  # what an evaluation found
 
 
 def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
@@ -166,9 +166,10 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
         (["gmm2", "--max-time", "soon"], "A time is written 90, 90s, 10m"),
         (["gmm2", "--max-iters", "0"], "max_iterations must be a whole number of at least 1"),
         (["gmm2", "--max-evals", "5"], "5 evaluations are not enough"),
-        (["gmm2", "--preset", "papr"], "preset must be fit or paper"),
+        (["gmm2", "--preset", "papr"], "preset must be fit or paper or paper-exp1"),
         (["gmm2", "--preset", "paper"], "no hyperparameters for SAMTRON on 'gmm2'"),
         (["stm20", "--preset", "paper", "--algorithm", "zemtron"], "it has them for SAMTRON"),
+        (["wine", "--preset", "paper", "--algorithm", "septrux"], "on wine (preset paper-exp1)"),
         (["gmm2", "--covariance", "round"], "covariance must be full or diagonal"),
         (["gmm2", "--dtype", "float8"], "dtype must be float32 or float64"),
         (["gmm2", "--components", "0"], "at least one component"),
@@ -305,10 +306,12 @@ def test_list_without_data_and_runs(tmp_path, monkeypatch):
 
 
 def test_list_fits_80_columns_whatever_is_wrong_with_the_data(tmp_path, monkeypatch):
+    original = problems.load
+
     def load(name):
         if name == "wine":
             raise ValueError(f"{'x' * 100} is not the file. Replace or remove it.")
-        return problems._catalogue.load(name)
+        return original(name)
 
     monkeypatch.setattr(problems, "load", load)
     monkeypatch.setenv("COLUMNS", "80")

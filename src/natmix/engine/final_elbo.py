@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from natmix.engine.limits import checked_count
+from natmix.checks import as_int
 from natmix.engine.single_run import SingleRun
 
 ELBO_SAMPLES = 2000
@@ -28,7 +28,7 @@ class FinalElbo:
 
     def __post_init__(self) -> None:
         if self.samples is not None:
-            object.__setattr__(self, "samples", checked_count(self.samples, "elbo_samples", 2))
+            object.__setattr__(self, "samples", as_int(self.samples, "elbo_samples", 2))
 
     @property
     def reserve(self) -> int:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from natmix.checks import as_int
+
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
@@ -31,7 +33,7 @@ class Limits:
         for name in ("max_iterations", "max_evaluations"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, checked_count(value, name, 1))
+                object.__setattr__(self, name, as_int(value, name))
         for name in ("max_seconds", "max_run_seconds"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and value > 0):
@@ -68,13 +70,6 @@ class Limits:
         if self.max_run_seconds is not None:
             left.append(self.max_run_seconds - (seconds - compile_seconds))
         return min(left)
-
-
-def checked_count(value: Any, name: str, least: int) -> int:
-    """A whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return int(value)
 
 
 def is_number(value: Any) -> bool:

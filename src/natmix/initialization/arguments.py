@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from natmix.checks import float_type
+from natmix.checks import as_int, float_type
 from natmix.initialization.region import Region, initial_mixture
 from natmix.initialization.starts import STARTS, Begun, begin
 from natmix.mixture import Mixture
@@ -152,8 +152,7 @@ def _start_method(start: str | None, is_model: bool, mixture: Mixture | None) ->
 def _check_components(components: Any, mixture: Mixture | None) -> None:
     if mixture is not None:
         raise ValueError("Give either init_components or init_mixture, not both.")
-    if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
-        raise ValueError(f"init_components must be a whole number of at least 1, got {components!r}.")
+    as_int(components, "init_components")
 
 
 def _usable(mixture: Mixture) -> Mixture:

@@ -20,7 +20,7 @@ from natmix.experiments.runs.history import TraceRecorder, WeightHistory, Weight
 from natmix.experiments.runs.loading import read_arrays, read_evaluations, read_weights
 from natmix.experiments.runs.watcher import Watcher, WatcherRecorder
 from natmix.mixture import Mixture
-from natmix.random_keys import several
+from natmix.random_keys import split_keys
 
 
 class Seed:
@@ -47,7 +47,7 @@ class Seed:
         self._config, self._files = config, files
         resumed = files.checkpoint.is_file()
         anew = files.folder.is_dir() and not resumed
-        key_run, key_start, key_elbo = several(jax.random.key(np.uint32(number)), 3)
+        key_run, key_start, key_elbo = split_keys(jax.random.key(np.uint32(number)), 3)
         files.create()
         files.failed.unlink(missing_ok=True)
         self._trace, self._weights = TraceRecorder(files.trace), WeightRecorder(files.weights)
