@@ -18,7 +18,7 @@ from natmix import GMMVI
 from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.experiments import problems
-from natmix.experiments.runs.choice import faster_together, step_size
+from natmix.experiments.runs.batch_choice import faster_together, step_size
 
 CASES = {
     "cpu": ("gmm2:2:20", "gmm2:8:100", "gmm20:4:20", "gmm20:8:100", "german_credit:8:100", "gmm20:32:100"),

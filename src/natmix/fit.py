@@ -72,7 +72,7 @@ def fit(
         bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
             ``position`` by name, ``{"x": (0, 1)}``; without one every name stands for a number (or for an
             array, if its bounds are arrays). The fit is in unconstrained coordinates.
-        start: how to begin: "region", from the Gaussian that ``init_mean`` and the others name, or
+        start: how to initialise: "region", from the Gaussian that ``init_mean`` and the others name, or
             "pathfinder", from Gaussians found by climbing from there, which needs gradients, or "tempered",
             from points led from there to the target by sequential Monte Carlo. Pathfinder for models with
             gradients, the region otherwise, if left out. The last two take at most a quarter of
@@ -122,6 +122,7 @@ def fit(
         TargetError: the target fails; its ``result`` holds what the run had reached.
     """
     clock = Clock()
+
     # The arguments.
     max_iterations = as_int(max_iterations, "max_iterations")
     limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
@@ -132,19 +133,19 @@ def fit(
     devices = as_mesh(mesh)
     region = Region(init_mean, init_scale, init_covariance, box)
     model = as_model(target, dim, model_args, model_kwargs, position, bounds)
-    begin = StartArguments.checked(
+    arguments = StartArguments.checked(
         region, init_components, init_mixture, start, covariance, dtype, model, seed
     )
     key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
 
     # The target: bad arguments about the start are told before it is called.
     target = target if model is None else model.target()
-    dim = begin.dimension(dim, target, model)
-    first = begin.in_region(dim, key_start)
-    found = as_target(target, dim, begin.dtype, probe=np.asarray(first.mixture.mean()))
+    dim = arguments.dimension(dim, target, model)
+    initial = arguments.in_region(dim, key_start)
+    found = as_target(target, dim, arguments.dtype, probe=np.asarray(initial.mixture.mean()))
 
     # The algorithm.
-    chosen, known, notes = resolve_algorithm(algorithm, found, begin.dtype, begin.diagonal, overrides)
+    chosen, known, notes = resolve_algorithm(algorithm, found, arguments.dtype, arguments.diagonal, overrides)
     if model is not None and model.remark:
         notes.append(model.remark)
         logger.warning(model.remark)
@@ -152,33 +153,33 @@ def fit(
         chosen = chosen.on(devices)
 
     # The initial mixture.
-    method = begin.method_for(known)
+    method = arguments.method_for(known)
     if method != "region":
         most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
-        first = begin.found_by(method, known, key_start, most)
+        initial = arguments.found_by(method, known, key_start, most)
 
     # The run.
-    capacity = initial_capacity(chosen, first.mixture.num_components, first.mixture.dim)
-    state = chosen.init(key_run, first.mixture, first.prior, capacity)
-    evaluations = found.probes + first.evaluations
-    one = SingleFit(chosen, known, state, first.mixture.num_components, options, evaluations, clock)
-    before = BeforeIterations(found.probes, first.evaluations, clock.read(), jax.device_get(state.prior))
+    capacity = initial_capacity(chosen, initial.mixture.num_components, initial.mixture.dim)
+    state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
+    evaluations = found.probes + initial.evaluations
+    one = SingleFit(chosen, known, state, initial.mixture.num_components, options, evaluations, clock)
+    before = BeforeIterations(found.probes, initial.evaluations, clock.read(), jax.device_get(state.prior))
     outcome = one.run(key_elbo)
 
     settings = {
         "algorithm": chosen.settings(),
         "dim": known.dim,
         "seed": int(seed),
-        **begin.region.settings(),
-        "init_components": first.mixture.num_components,
+        **arguments.region.settings(),
+        "init_components": initial.mixture.num_components,
         "init_mixture": init_mixture is not None,
         "start": method,
-        "covariance": begin.kind,
-        "dtype": str(jnp.dtype(begin.dtype)),
+        "covariance": arguments.kind,
+        "dtype": str(jnp.dtype(arguments.dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
         **options.settings(),
     }
-    notes += [first.note] if first.note else []
+    notes += [initial.note] if initial.note else []
     result = fit_result(outcome, before, chosen, known, model, settings, notes, clock.read())
     if outcome.failure is not None:
         outcome.failure.result = result if outcome.iterations else None

@@ -121,6 +121,18 @@ def test_ctrl_c_then_the_same_command(tmp_path, monkeypatch, finished):
     assert there.final["neg_elbo"] == here.final["neg_elbo"]
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_stopping_rule_is_off_unless_asked_for(asked, tmp_path, monkeypatch):
+    def refuse(config, *arguments, **named):
+        raise ValueError(f"until_converged is {config.limits.until_converged}")
+
+    monkeypatch.setattr(runs, "execute", refuse)
+    for preset, problem in (("fit", "gmm2"), ("paper", "stm20")):
+        flags = ["--until-converged"] if asked else []
+        outcome = natmix("run", problem, "--preset", preset, "--out", tmp_path / "run", *flags)
+        assert_one_sentence(outcome, f"until_converged is {asked}")
+
+
 def test_a_run_without_a_checkpoint_says_that_it_begins_anew():
     progress = RunProgress(quiet=False)
     with progress._console.capture() as captured:

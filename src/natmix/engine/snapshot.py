@@ -59,7 +59,7 @@ class FitSnapshot:
         Copied when it is first asked for, which must be within the callback: the next iterations reuse its
         memory. A copy stays valid.
         """
-        if any(a.is_deleted() for a in jax.tree.leaves(self._state.mixture)):
+        if any(a.is_deleted() for a in jax.tree.leaves((self._state.iteration, self._state.mixture))):
             raise RuntimeError(
                 "The fit has gone on, and this snapshot's mixture is gone; ask for it within the callback."
             )

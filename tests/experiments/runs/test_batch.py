@@ -9,7 +9,8 @@ from tiny_problem import SMALL, tiny
 
 from natmix.engine.batch_runner import BatchRunner
 from natmix.experiments import runs
-from natmix.experiments.runs import Limits, choice, load_run
+from natmix.experiments.runs import Limits, load_run
+from natmix.experiments.runs import batch_choice as choice
 from natmix.experiments.runs.final import FinalRecorder
 from natmix.experiments.runs.seed import Seed
 from tests.cli.test_run import assert_one_sentence, natmix

@@ -16,9 +16,9 @@ from natmix.engine.fit_loop import FAILURES, FitLoop
 from natmix.engine.limits import Limits
 from natmix.engine.runner import AbstractRunner
 from natmix.experiments.problems.base import Problem
+from natmix.experiments.runs.batch_choice import BatchChoice
 from natmix.experiments.runs.checkpoint import stored_iterations
 from natmix.experiments.runs.checkpointing import CHECKPOINT_SECONDS
-from natmix.experiments.runs.choice import Choice
 from natmix.experiments.runs.config import RunConfig
 from natmix.experiments.runs.directory import ENVIRONMENT, SeedFiles, prepare
 from natmix.experiments.runs.environment import environment
@@ -77,7 +77,7 @@ def execute(
         checkpoint_seconds: between checkpoints; more if they take long, and at most 10 before the first.
         keep_checkpoints: also of finished seeds.
         together: whether seeds run at once (`jax.vmap`); if left out, while that is faster by the rule of
-            `natmix.experiments.runs.choice.faster_together`.
+            `natmix.experiments.runs.batch_choice.faster_together`.
     """
     out, seeds, watcher = Path(out), list(seeds), watcher or Silence()
     _check_budget(config)
@@ -92,7 +92,7 @@ def execute(
     execution = _Execution(config, out, load, watcher, checkpoint_seconds, keep_checkpoints, interrupt)
     with _holding(out, todo), interrupt.watching():
         try:
-            choice = Choice(config, together)
+            choice = BatchChoice(config, together)
             rest = execution.in_batches(todo, choice) if choice.at_first(len(todo)) else todo
             execution.apart(rest)
         except KeyboardInterrupt:  # the second one: the last checkpoint holds
@@ -140,7 +140,7 @@ class _Execution:
             seed = self._seed(number, Clock())
             self._run([seed], ChunkRunner(self._config.algorithm, seed.problem.target, self._most))
 
-    def in_batches(self, seeds: Sequence[int], choice: Choice) -> list[int]:
+    def in_batches(self, seeds: Sequence[int], choice: BatchChoice) -> list[int]:
         """All that can be in batches; returns the seeds that are to go on apart.
 
         A batch has seeds at the same iteration, on a clock they share. Batches that have grown too large
@@ -161,7 +161,7 @@ class _Execution:
             rest += numbers if alone else self._batch(numbers, choice, fresh=start == 0)
         return [seed for seed in seeds if seed in rest]
 
-    def _batch(self, numbers: Sequence[int], choice: Choice, fresh: bool) -> list[int]:
+    def _batch(self, numbers: Sequence[int], choice: BatchChoice, fresh: bool) -> list[int]:
         """One batch; returns the seeds that are to go on apart."""
         clock = Clock()
         batch = [self._seed(number, clock) for number in numbers]

@@ -39,22 +39,22 @@ class WeightHistory:
         """(ids, weights) of record ``t``."""
         if t < 0:
             t += len(self)
-        row = slice(self.offsets[t], self.offsets[t + 1])
-        return self.ids[row], self.weights[row]
+        record = slice(self.offsets[t], self.offsets[t + 1])
+        return self.ids[record], self.weights[record]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """As they are stored."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     @classmethod
-    def from_rows(cls, rows: list[tuple[int, np.ndarray, np.ndarray]]) -> "WeightHistory":
+    def from_rows(cls, records: list[tuple[int, np.ndarray, np.ndarray]]) -> "WeightHistory":
         """From (iteration, ids, weights)."""
-        lengths = [len(ids) for _, ids, _ in rows]
+        lengths = [len(ids) for _, ids, _ in records]
         return cls(
-            np.array([iteration for iteration, _, _ in rows], np.int64),
+            np.array([iteration for iteration, _, _ in records], np.int64),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.concatenate([np.zeros(0, np.int32), *(ids for _, ids, _ in rows)]),
-            np.concatenate([np.zeros(0, np.float32), *(weights for _, _, weights in rows)]),
+            np.concatenate([np.zeros(0, np.int32), *(ids for _, ids, _ in records)]),
+            np.concatenate([np.zeros(0, np.float32), *(weights for _, _, weights in records)]),
         )
 
 
@@ -64,9 +64,7 @@ class WeightRecorder(Recorder):
     They are taken where chunks end, so which iterations these are depends on the clock.
     """
 
-    def __init__(
-        self, path: Path | None = None, history: WeightHistory | None = None, stride: int = 1
-    ) -> None:
+    def __init__(self, path: Path, history: WeightHistory | None = None, stride: int = 1) -> None:
         """Start anew, or go on after a stored history.
 
         Args:
@@ -111,7 +109,6 @@ class WeightRecorder(Recorder):
 
     def write(self) -> None:
         """To the file."""
-        assert self._path is not None
         write_arrays(self._path, self.history().arrays())
 
 

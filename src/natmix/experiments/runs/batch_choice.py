@@ -35,7 +35,7 @@ def faster_together(algorithm: GMMVI, capacity: int, dim: int, seeds: int) -> bo
     return step_size(algorithm, capacity, dim, seeds) <= _ACCELERATOR_SIZE
 
 
-class Choice(NamedTuple):
+class BatchChoice(NamedTuple):
     """How the seeds of a run are to run.
 
     Attributes:
