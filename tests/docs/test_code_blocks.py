@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 import zipfile
 from email.parser import Parser
@@ -16,11 +17,11 @@ from typer.testing import CliRunner
 from natmix.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-DOCUMENTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "results" / "README.md", ROOT / "benchmarks" / "README.md"]
+DOCUMENTS = [*PAGES, CONTRIBUTING, ROOT / "results" / "README.md", ROOT / "benchmarks" / "README.md"]
 
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LONGEST = 600
 """Seconds for all blocks of one page."""
@@ -28,7 +29,7 @@ LONGEST = 600
 
 def blocks(page: Path, language: str) -> list[str]:
     found = FENCE.findall(page.read_text(encoding="utf-8"))
-    return [code for name, code in found if name == language]
+    return [textwrap.dedent(code) for _, name, code in found if name == language]
 
 
 def lines(page: Path, command: str) -> list[str]:
@@ -38,10 +39,14 @@ def lines(page: Path, command: str) -> list[str]:
 
 
 def run_blocks(page: Path, folder: Path) -> str:
-    """All Python blocks of a page in order, in one fresh process with the programs as shipped: what they print."""
+    """What all Python blocks of a page print, in one fresh process with the programs as shipped."""
     code = "\n".join(blocks(page, "python"))
     fresh = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    fresh |= {"MPLBACKEND": "Agg", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "JAX_ENABLE_X64": "0"}
+    fresh |= {
+        "MPLBACKEND": "Agg",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "JAX_ENABLE_X64": "0",
+    }
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env=fresh, capture_output=True, text=True, timeout=LONGEST
     )
@@ -66,6 +71,10 @@ def test_the_readme_runs_as_pasted_and_prints_what_it_shows(tmp_path):
     assert printed.splitlines()[0] == shown.splitlines()[0]
     assert [line.split()[0] for line in shape(printed)] == [line.split()[0] for line in shape(shown)]
     assert shape(printed)[2:4] == shape(shown)[2:4]
+
+
+def test_the_option_of_contributing_is_an_option(tmp_path):
+    run_blocks(CONTRIBUTING, tmp_path)
 
 
 @pytest.mark.slow
