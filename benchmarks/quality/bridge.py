@@ -64,7 +64,7 @@ def main() -> None:
         rows = []
         for seed in range(REPETITIONS):
             rng = np.random.default_rng(seed)
-            x = np.asarray(mixture.sample(seed, EVALUATIONS))
+            x = np.asarray(mixture.sample(EVALUATIONS, key=seed))
             at_q = log_ratio(mixture, log_density, x)
             log_q = np.asarray(mixture.log_prob(x), float)
             found = diagnose(mixture, Draws(x, at_q + log_q, log_q))

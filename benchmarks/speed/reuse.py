@@ -85,7 +85,7 @@ class Run:
     def outcome(self) -> Outcome:
         later = self.windows[len(self.windows) // 2 :]
         mixture = self.state.mixture
-        x = mixture.sample(1, ELBO_SAMPLES)
+        x = mixture.sample(ELBO_SAMPLES, key=1)
         log_target = self.problem.target.evaluate(jax.random.key(2), x, ELBO_SAMPLES, False).log_density
         neg_elbo = float(jnp.mean(mixture.log_prob(x) - log_target))
         total = int(sum(mean * n for _, mean, n in self.windows))

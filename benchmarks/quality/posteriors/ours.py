@@ -29,7 +29,7 @@ def run(problem: Problem, seed: int, max_evaluations: int | None = None) -> Outc
         "natmix",
         result.counts.evaluations + POOL,
         seconds,
-        np.asarray(result.mixture.sample(seed + 1000, POOL), float),
+        np.asarray(result.mixture.sample(POOL, key=seed + 1000), float),
         corrected,
         np.ones(len(corrected)),
         result.elbo.value,

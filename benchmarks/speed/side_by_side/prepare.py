@@ -101,9 +101,9 @@ def points(problem: problems.Problem, mixture: natmix.Mixture, seed: int) -> np.
     near = jnp.asarray(start.mean) + 0.1 * jnp.sqrt(jnp.asarray(start.variance)) * jax.random.normal(
         keys[1], (POINTS, problem.dim)
     )
-    found = [mixture.sample(keys[0], POINTS), near]
+    found = [mixture.sample(POINTS, key=keys[0]), near]
     if problem.sample is not None:
-        found.append(problem.sample(keys[2], POINTS))
+        found.append(problem.sample(POINTS, key=keys[2]))
     return np.concatenate([np.asarray(f, np.float32) for f in found]).astype(np.float64)
 
 
