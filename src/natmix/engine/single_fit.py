@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from natmix.array_types import PRNGKey
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
@@ -92,7 +92,7 @@ class FitOutcome:
     mixture: Mixture
     left_out: int
     elbo: Elbo
-    draws: Draws | None
+    draws: EvaluatedDraws | None
     trajectory: dict[str, np.ndarray]
     iterations: int
     evaluations: int

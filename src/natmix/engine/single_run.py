@@ -122,7 +122,7 @@ def check_first(infos: dict[str, np.ndarray], advice: str) -> None:
     asked, zeros, invalid = (int(infos[k][0]) for k in ("evaluations", "zeros", "invalid"))
     if zeros + invalid == asked:
         raise TargetError(
-            f"The target is not finite anywhere in the start region: of {asked} samples {zeros} have log "
+            f"The target is not finite anywhere in the initial region: of {asked} samples {zeros} have log "
             f"density -inf and {invalid} NaN, +inf or a gradient that is not finite. {advice}, or check "
             "the function.",
             asked,

@@ -11,9 +11,9 @@ from jaxtyping import Array
 
 from natmix.checks import as_int, float_type
 from natmix.initialization.region import Region, initial_mixture
-from natmix.initialization.starts import STARTS, Begun, begin
+from natmix.initialization.starts import STARTS, Initialization, initialise
 from natmix.mixture import Mixture
-from natmix.mixture.negligible import usable_rows
+from natmix.mixture.negligible import usable_components
 from natmix.models import AbstractModel
 from natmix.modules.codenames import MODULES
 from natmix.random_keys import run_key
@@ -100,28 +100,30 @@ class StartArguments:
             raise ValueError(f"init_mixture has {self.mixture.dim} dimensions, the target {dim}.")
         return dim
 
-    def in_region(self, dim: int, key: Array) -> Begun:
+    def in_region(self, dim: int, key: Array) -> Initialization:
         """The mixture of the initial region, or the one to start from, and where components are sought."""
         if self.mixture is None:
             n = 1 if self.components is None else self.components
-            return Begun(*initial_mixture(dim, self.dtype, key, self.region, self.diagonal, n))
+            return Initialization(*initial_mixture(dim, self.dtype, key, self.region, self.diagonal, n))
         if not self.region.given:
-            return Begun(self.mixture, None)
-        return Begun(self.mixture, initial_mixture(dim, self.dtype, key, self.region, self.diagonal, 1)[1])
+            return Initialization(self.mixture, None)
+        return Initialization(
+            self.mixture, initial_mixture(dim, self.dtype, key, self.region, self.diagonal, 1)[1]
+        )
 
     def method_for(self, target: AbstractTarget) -> str:
         """The method that suits this target."""
         if self.method != "pathfinder" or target.has_gradient:
             return self.method
         if self.named:
-            raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
+            raise ValueError("start='pathfinder' needs gradients, and the target has none.")
         return "region"
 
     def found_by(
         self, method: str, target: AbstractTarget, key: Array, most_evaluations: int | None
-    ) -> Begun:
+    ) -> Initialization:
         """What a method other than "region" finds from the region."""
-        return begin(
+        return initialise(
             method, target, self.region, key, self.dtype, self.diagonal, self.components, most_evaluations
         )
 
@@ -156,7 +158,7 @@ def _check_components(components: Any, mixture: Mixture | None) -> None:
 
 
 def _usable(mixture: Mixture) -> Mixture:
-    if not usable_rows(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
+    if not usable_components(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
         raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
     return mixture
 
