@@ -252,7 +252,7 @@ def test_a_target_outside_jax_needs_no_hash():
 @pytest.mark.parametrize("value", [-np.inf, np.nan, np.inf])
 def test_not_finite_anywhere(value):
     target = HostTarget(dim=2, fn=lambda x: np.full(len(x), value), batched=True)
-    with pytest.raises(TargetError, match="not finite anywhere in the start region") as error:
+    with pytest.raises(TargetError, match="not finite anywhere in the initial region") as error:
         natmix.fit(target, algorithm="zamtron", **SMALL)
     assert "init_mean" in str(error.value)
 
