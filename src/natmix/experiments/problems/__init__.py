@@ -1,6 +1,6 @@
 """The test problems of the paper.
 
->>> from natmix import problems
+>>> from natmix.experiments import problems
 >>> problem = problems.load("stm20", seed=3)
 """
 
