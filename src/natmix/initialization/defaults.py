@@ -21,7 +21,7 @@ from natmix.modules.hyperparameters import Option
 from natmix.modules.ng_estimators import More
 from natmix.modules.sample_selectors import FromMixture
 from natmix.targets import AbstractTarget
-from natmix.targets.detection import Found, without_gradient
+from natmix.targets.detection import DetectedTarget, without_gradient
 
 logger = logging.getLogger("natmix")
 
@@ -41,7 +41,11 @@ The two small ones refine what is known (benchmarks/quality/additions.py measure
 
 
 def resolve_algorithm(
-    algorithm: str | GMMVI | None, found: Found, dtype: Any, diagonal: bool, overrides: Mapping[str, Any]
+    algorithm: str | GMMVI | None,
+    found: DetectedTarget,
+    dtype: Any,
+    diagonal: bool,
+    overrides: Mapping[str, Any],
 ) -> tuple[GMMVI, AbstractTarget, list[str]]:
     """The algorithm, the target as it uses it, and a note for each choice made for the user."""
     notes = []
