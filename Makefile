@@ -22,7 +22,7 @@ lint: $(VENV)/.dev ## style and types
 	$(BIN)/mypy
 
 test-stan: $(VENV)/.stan ## Stan programs: tests and tutorial (needs a C++ compiler)
-	$(BIN)/pytest tests/test_stan.py
+	$(BIN)/pytest tests/models/test_stan.py
 	$(BIN)/python docs/tutorials/stan_period.py
 
 tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results
