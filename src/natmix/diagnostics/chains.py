@@ -16,11 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix.array_types import Count, PRNGKey
-from natmix.gaussians import DiagonalGaussians
-from natmix.gaussians.algebra import scale_tril
-from natmix.kernels.blocks import block_rows, map_blocks
 from natmix.kernels.compilation import collector_paused, quick_jit
-from natmix.kernels.linalg import einsum
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
@@ -198,7 +194,7 @@ def _turned(
 
 
 def _moved(mixture: Mixture, flight: _Flight, place: _Place, momentum: Float[Array, "N D"]) -> _Flight:
-    x = place.x + _pushed(mixture, flight.step * momentum, flight.rows)
+    x = place.x + mixture.components.push_rows(flight.step * momentum, flight.rows)
     return flight._replace(x=x, momentum=momentum)
 
 
@@ -215,26 +211,8 @@ def _force(mixture: Mixture, place: _Place, rows: Int[Array, " N"]) -> Float[Arr
     own = jax.nn.one_hot(rows, place.joint.shape[1], dtype=place.x.dtype)
     share = own - jax.nn.softmax(place.joint, axis=1)
     gradient = place.slope + mixture.components.mixture_score(share, place.x)
-    force = _pulled(mixture, gradient, rows)
+    force = mixture.components.pull_rows(gradient, rows)
     return jnp.where(jnp.isfinite(force), force, 0)
-
-
-def _pushed(mixture: Mixture, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
-    """L y, the factor of each one's component."""
-    parts = mixture.components
-    if isinstance(parts, DiagonalGaussians):
-        return parts.scale[rows] * y
-    L = scale_tril(parts)
-    return map_blocks(lambda y, k: einsum("nj,nij->ni", y, L[k]), (y, rows), block_rows(mixture.dim**2))
-
-
-def _pulled(mixture: Mixture, g: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
-    """L^T g."""
-    parts = mixture.components
-    if isinstance(parts, DiagonalGaussians):
-        return parts.scale[rows] * g
-    L = scale_tril(parts)
-    return map_blocks(lambda g, k: einsum("nj,nji->ni", g, L[k]), (g, rows), block_rows(mixture.dim**2))
 
 
 # For targets outside JAX, which are evaluated between two of these.

@@ -55,7 +55,7 @@ def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
 
 
 def _looked_at(mixture: Mixture) -> int:
-    one = mixture.num_components * mixture.dim ** (1 if mixture.is_diagonal else 2)
+    one = mixture.num_components * mixture.dim ** (1 if mixture.components.axis_aligned else 2)
     affordable = int(np.sqrt(2 * _MULTIPLICATIONS / (len(_BETWEEN) * one)))
     return int(np.clip(affordable, _FEWEST, _MOST))
 

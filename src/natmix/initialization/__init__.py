@@ -1,6 +1,16 @@
-"""Where a fit begins: a region that the user or the model names, or what climbs or points from there find."""
+"""Where a fit starts: the initial region of the user or the model, or what a search from there finds."""
 
 from natmix.initialization.pathfinder import Path, belongs, best_of_path, different, pathfinder
-from natmix.initialization.starts import STARTS, Begun, begin
+from natmix.initialization.starts import STARTS, AbstractStart, Initialization, Setting
 
-__all__ = ["STARTS", "Begun", "Path", "begin", "belongs", "best_of_path", "different", "pathfinder"]
+__all__ = [
+    "STARTS",
+    "AbstractStart",
+    "Initialization",
+    "Path",
+    "Setting",
+    "belongs",
+    "best_of_path",
+    "different",
+    "pathfinder",
+]

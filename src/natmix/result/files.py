@@ -16,7 +16,6 @@ from natmix._version import __version__
 from natmix.diagnostics.draws import Draws
 from natmix.diagnostics.elbo import Elbo
 from natmix.gmmvi import GMMVI
-from natmix.mixture import Mixture
 from natmix.mixture.files import (
     RESULT_FORMAT,
     VERSION,
@@ -43,7 +42,7 @@ def save_result(result: Result, path: str | Path) -> None:
         "settings": result.settings,
         "notes": list(result.notes),
         "algorithm": result.algorithm.settings(),
-        "start": None if result.start is None else _kind(result.start),
+        "start": None if result.start is None else result.start.covariance_family,
         "model": None if result.model is None else model_header(result),
         "versions": _versions(),
         **saved_exploration(result),
@@ -61,7 +60,7 @@ def save_result(result: Result, path: str | Path) -> None:
         {
             "format": RESULT_FORMAT,
             "version": VERSION,
-            "representation": _kind(result.mixture),
+            "representation": result.mixture.covariance_family,
             "result": json.dumps(_finite(header), allow_nan=False),
         },
     )
@@ -94,10 +93,6 @@ def load_result(path: str | Path, again: Again, dtype: Any = None) -> Result:
     loaded = again.joined(dataclasses.replace(result, model=known))
     keep_exploration(loaded, header)
     return loaded
-
-
-def _kind(mixture: Mixture) -> str:
-    return "diagonal" if mixture.is_diagonal else "full"
 
 
 def _fields(of: type) -> tuple[dataclasses.Field, ...]:

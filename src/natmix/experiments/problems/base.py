@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
-from natmix.gaussians import FullGaussians
-from natmix.gaussians.diagonal import DiagonalGaussians
+from natmix.gaussians import AbstractGaussians, family_named
 from natmix.mixture import Mixture
 from natmix.targets import JaxTarget
 
@@ -35,26 +34,31 @@ class Start(eqx.Module):
         return cls(*(_per_dimension(v, dim) for v in (mean, mean_scale, variance)))
 
     def mixture(
-        self, key: PRNGKey, components: int, dtype: Any, diagonal: bool = False
+        self, key: PRNGKey, components: int, dtype: Any, covariance: str = "full"
     ) -> tuple[Mixture, Mixture]:
-        """The starting mixture (one component: the mean itself) and the prior."""
+        """The initial mixture (one component: the mean itself) and the prior."""
+        family = family_named(covariance)
         prior = Mixture(
-            jnp.asarray(np.zeros(1), dtype), self._gaussians(jnp.asarray([self.mean], dtype), diagonal)
+            jnp.asarray(np.zeros(1), dtype), self._gaussians(family, jnp.asarray([self.mean], dtype))
         )
         if components == 1:
             return prior, prior
         noise = jax.random.normal(key, (components, len(self.mean)), dtype)
         means = jnp.asarray(self.mean, dtype) + noise * jnp.asarray(self.mean_scale, dtype)
         weights = jnp.asarray(np.full(components, -np.log(components)), dtype)
-        return Mixture(weights, self._gaussians(means, diagonal)), prior
+        return Mixture(weights, self._gaussians(family, means)), prior
 
-    def _gaussians(self, mean: Float[Array, "K D"], diagonal: bool) -> FullGaussians | DiagonalGaussians:
-        # By NumPy: every operation of JAX outside a program is a small program of its own to begin with.
-        scale = np.sqrt(np.asarray(self.variance, mean.dtype))
-        if diagonal:
-            return DiagonalGaussians(mean, jnp.asarray(np.broadcast_to(scale, mean.shape)))
-        L, inverse = (np.tile(np.diag(d), (mean.shape[0], 1, 1)) for d in (scale, 1 / scale))
-        return FullGaussians(mean, jnp.asarray(L), jnp.asarray(inverse))
+    def _gaussians(self, family: type[AbstractGaussians], mean: Float[Array, "K D"]) -> AbstractGaussians:
+        std = np.sqrt(np.asarray(self.variance, mean.dtype))
+        return _from_std(family, mean, jnp.asarray(np.broadcast_to(std, mean.shape)))
+
+
+@eqx.filter_jit
+def _from_std(
+    family: type[AbstractGaussians], mean: Float[Array, "K D"], std: Float[Array, "K D"]
+) -> AbstractGaussians:
+    """As one program: every operation of JAX outside a program is a small program of its own."""
+    return family.from_std(mean, std)
 
 
 class Problem(eqx.Module):
