@@ -7,7 +7,8 @@ import pytest
 
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
-from natmix.initialization import Path, begin, belongs, best_of_path, pathfinder
+from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.initialization import STARTS, Path, Setting, belongs, best_of_path, pathfinder
 from natmix.initialization.clusters import clusters
 from natmix.initialization.defaults import Region
 from natmix.initialization.evaluator import SpentError, Values
@@ -128,26 +129,30 @@ def two(x):
 
 @pytest.mark.parametrize("components", [None, 1, 2])
 def test_several_modes_become_several_components(components):
-    begun = begin(
-        "pathfinder", JaxTarget(two, 2), Region(scale=20.0), jax.random.key(3), float, False, components
+    setting = Setting(
+        JaxTarget(two, 2), Region(scale=20.0), jax.random.key(3), float, FullGaussians, components
     )
+    initial = STARTS["pathfinder"].initialise(setting)
     K = 2 if components is None else components
-    assert begun.mixture.num_components == K
-    assert begun.evaluations > 0
+    assert initial.mixture.num_components == K
+    assert initial.evaluations > 0
     if K == 2:
-        order = np.argsort(np.asarray(begun.mixture.means)[:, 0])
-        np.testing.assert_allclose(np.asarray(begun.mixture.means)[order], [[-20, -20], [20, 20]], atol=1e-2)
+        order = np.argsort(np.asarray(initial.mixture.means)[:, 0])
+        np.testing.assert_allclose(
+            np.asarray(initial.mixture.means)[order], [[-20, -20], [20, 20]], atol=1e-2
+        )
         # Masses 3 * 0.25 and 1.
-        np.testing.assert_allclose(np.asarray(begun.mixture.weights)[order], [3 / 7, 4 / 7], atol=0.15)
-    np.testing.assert_allclose(begun.prior.covariance(), 400 * np.eye(2))  # the region that was named
+        np.testing.assert_allclose(np.asarray(initial.mixture.weights)[order], [3 / 7, 4 / 7], atol=0.15)
+    np.testing.assert_allclose(initial.prior.covariance(), 400 * np.eye(2))  # the region that was named
 
 
 def test_without_a_region_components_are_sought_around_what_was_found():
-    begun = begin("pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, False, None)
-    found = relative(np.asarray(begun.prior.covariance()))
+    setting = Setting(JaxTarget(unscaled, D), Region(), jax.random.key(0), float, FullGaussians)
+    initial = STARTS["pathfinder"].initialise(setting)
+    found = relative(np.asarray(initial.prior.covariance()))
     np.testing.assert_allclose(found, 4 * relative(COVARIANCE), atol=0.15)
-    diagonal = begin("pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, True, None)
-    assert diagonal.mixture.is_diagonal
+    diagonal = STARTS["pathfinder"].initialise(setting._replace(family=DiagonalGaussians))
+    assert diagonal.mixture.covariance_family == diagonal.prior.covariance_family == "diagonal"
 
 
 @pytest.mark.parametrize("host", [False, True])
@@ -202,7 +207,7 @@ def test_starts_that_make_no_sense(arguments, words):
 
 def test_climbs_need_gradients():
     target = HostTarget(lambda x: -0.5 * np.sum(x**2, axis=-1), D, batched=True)
-    with pytest.raises(ValueError, match="climbs by gradients"):
+    with pytest.raises(ValueError, match="needs gradients"):
         natmix.fit(target, start="pathfinder")
 
 

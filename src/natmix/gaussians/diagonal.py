@@ -152,4 +152,4 @@ class DiagonalGaussians(AbstractGaussians):
     def _relative_factor(self, other: AbstractGaussians) -> Float[Array, "..."]:
         if not isinstance(other, DiagonalGaussians):
             return super()._relative_factor(other)
-        return self.scale / other.scale
+        return self.scale[0] / other.scale[0]

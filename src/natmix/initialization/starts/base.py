@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from natmix.gaussians import AbstractGaussians
 from natmix.initialization import defaults
-from natmix.initialization.evaluator import Values
+from natmix.initialization.evaluator import SpentError, Values
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
@@ -101,7 +101,10 @@ class AbstractSearchStart(AbstractStart):
         key_region, key_target, key_search = jax.random.split(setting.key, 3)
         mixture, prior = setting.from_region(key_region)
         values = Values(setting.target, key_target, jnp.dtype(setting.dtype), setting.max_evaluations)
-        found, note = self.search(setting, values, prior, key_search)
+        try:
+            found, note = self.search(setting, values, prior, key_search)
+        except SpentError:
+            found, note = None, f"Start {self.name!r} ran out of evaluations; the initial region was taken."
         if found is None:
             return Initialization(mixture, prior, values.evaluations, note)
         return Initialization(
@@ -110,7 +113,10 @@ class AbstractSearchStart(AbstractStart):
 
     @abc.abstractmethod
     def search(self, setting: Setting, values: Values, prior: Mixture, key: Array) -> Found:
-        """A mixture found by evaluating the target through ``values``, from the region ``prior``."""
+        """A mixture found by evaluating the target through ``values``, from the region ``prior``.
+
+        ``values`` raises `SpentError` when the evaluations are used up; what is not caught ends the search.
+        """
 
 
 def _wider(found: Mixture) -> Mixture:
