@@ -26,7 +26,7 @@ from natmix.engine.limits import is_number
 from natmix.estimate import Estimate
 from natmix.initialization.arguments import run_key
 from natmix.models.base import coordinate_names
-from natmix.models.pytree import leaf_name
+from natmix.models.structure import leaf_name
 from natmix.result.diagnosing import by_samples
 from natmix.result.result import Result
 

@@ -12,7 +12,7 @@ from natmix.diagnostics.bridge_sampling import FEWEST_DRAWS, bridged
 from natmix.diagnostics.elbo import _log_density, evaluated_draws
 from natmix.estimate import Estimate
 from natmix.initialization.arguments import run_key
-from natmix.models import AbstractModel, PytreeModel
+from natmix.models import AbstractModel
 
 if TYPE_CHECKING:
     from natmix.result.result import Result
@@ -65,22 +65,11 @@ def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarr
         )
     if x.shape[0] * x.shape[1] < FEWEST_DRAWS:
         raise ValueError(f"At least {FEWEST_DRAWS} draws are needed, got {x.shape[0] * x.shape[1]}.")
-    if not named and isinstance(model, PytreeModel) and model.is_vector:
-        x = _inside(model, x)
+    if not named and model is not None:
+        x = model.unconstrain_vectors(x)
     if not np.isfinite(x).all():
         raise ValueError("Some draws are not finite.")
     return x
-
-
-def _inside(model: PytreeModel, x: Float[np.ndarray, "C N D"]) -> Float[np.ndarray, "C N D"]:
-    """Vectors of the user's own space, as `Result.sample` gives them, unconstrained."""
-    outside = ~model.inside(x)
-    if outside.any():
-        raise ValueError(
-            f"{np.mean(outside):.1%} of the draws are not between the bounds: give vectors as result.sample "
-            "gives them, not unconstrained ones."
-        )
-    return np.asarray(model.unconstrain(x.reshape(-1, x.shape[-1]))).reshape(x.shape)
 
 
 def _vectors(model: AbstractModel, draws: Any) -> np.ndarray:

@@ -27,13 +27,14 @@ from natmix.mixture.files import (
 from natmix.modules.codenames import MODULES
 from natmix.result.result import Counts, Result, Timings
 from natmix.result.saved_exploration import keep_exploration, saved_exploration
-from natmix.result.saved_model import Again, model_header, model_tensors, saved_model
+from natmix.result.saved_model import Again, model_file, model_tensors, saved_model
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 
 
 def save_result(result: Result, path: str | Path) -> None:
     """`Result.save`."""
+    model = model_file(result)
     header = {
         "elbo": dataclasses.asdict(result.elbo),
         "counts": dataclasses.asdict(result.counts),
@@ -43,7 +44,7 @@ def save_result(result: Result, path: str | Path) -> None:
         "notes": list(result.notes),
         "algorithm": result.algorithm.settings(),
         "start": None if result.start is None else result.start.covariance_family,
-        "model": None if result.model is None else model_header(result),
+        "model": None if model is None else model.header,
         "versions": _versions(),
         **saved_exploration(result),
     }
@@ -53,7 +54,7 @@ def save_result(result: Result, path: str | Path) -> None:
     tensors |= _under("trajectory", result.trajectory)
     if result.draws is not None:
         tensors |= _under("draws", {f.name: getattr(result.draws, f.name) for f in _fields(Draws)})
-    tensors |= model_tensors(result)
+    tensors |= model_tensors(model)
     write_tensors(
         Path(path),
         {name: np.asarray(value, order="C") for name, value in tensors.items()},

@@ -350,13 +350,8 @@ class Result:
 
     def to_numpyro_guide(self) -> Callable[..., Any]:
         """A guide for the NumPyro model that was fitted, as `numpyro.infer` takes it."""
-        from natmix.models import NumpyroModel
-
-        if not isinstance(self.model, NumpyroModel):
-            raise ValueError(
-                "A guide belongs to a NumPyro model, and this is the fit of something else, or comes from a "
-                "file without its model: natmix.Result.load(path, model=model)."
-            )
+        if self.model is None:
+            raise ValueError("A guide belongs to a NumPyro model, and this is the fit of something else.")
         return self.model.guide(self.mixture)
 
     def sampler_start(self, chains: int = 4, *, seed: int = 0) -> "SamplerStart":

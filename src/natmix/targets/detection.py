@@ -77,11 +77,11 @@ def without_gradient(target: AbstractTarget, dtype: Any) -> Found | None:
 
 
 def _takes_key(fn: Callable[..., Any]) -> bool:
-    required = _required(fn)
+    required = required_arguments(fn)
     return required is not None and len(required) == 2 and required[0] in _KEY_NAMES
 
 
-def _required(fn: Callable[..., Any]) -> list[str] | None:
+def required_arguments(fn: Callable[..., Any]) -> list[str] | None:
     """Names of the arguments that must be given by position; None if nobody knows."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -205,7 +205,7 @@ class _Constant:
 
 
 def _arguments(fn: Callable[..., Any]) -> str:
-    required = _required(fn)
+    required = required_arguments(fn)
     if required is None or len(required) < 2:
         return ""
     return (
