@@ -1,4 +1,4 @@
-"""A front end in one file (tests/support/table_model.py): found by `fit`, registered or by its entry point."""
+"""A front end in one file (tests/support/table_model.py) is found by `fit`: registered, or by entry point."""
 
 from importlib import metadata
 
@@ -95,16 +95,12 @@ def test_an_entry_point_is_found_by_fit(packages):
 
 def test_a_broken_entry_point_gives_one_warning_that_names_it(packages):
     packages(broken="no_such_package:Model", function="table_model:Table", table="table_model:TableModel")
-    with pytest.warns(UserWarning) as record:
-        assert isinstance(as_model(TABLE), TableModel)
-        assert isinstance(as_model(TABLE), TableModel)
+    with pytest.warns(UserWarning, match="cannot be used") as record:
+        assert [type(as_model(TABLE)) for _ in range(2)] == [TableModel] * 2
     told = [str(warning.message) for warning in record]
     assert len(told) == 2
     assert "The model front end 'broken' (no_such_package:Model) cannot be used: ModuleNotFound" in told[0]
-    assert (
-        "'function' (table_model:Table) cannot be used: TypeError: table_model:Table is not a class"
-        in told[1]
-    )
+    assert "'function' (table_model:Table) cannot be used: TypeError: table_model:Table is not" in told[1]
 
 
 def test_nobody_asks_for_entry_points_at_import(tmp_path):
