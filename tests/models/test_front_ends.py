@@ -134,6 +134,34 @@ def test_who_recognises_what(given, model):
     assert first is model
 
 
+def test_a_simulator_may_come_with_a_front_end():
+    from natmix.calibration import simulators
+
+    class TableSimulator(simulators.AbstractSimulator):
+        @classmethod
+        def recognises(cls, request):
+            return isinstance(request.model, Table)
+
+        @classmethod
+        def from_request(cls, request):
+            request.leave_out_all("A table")
+            return cls()
+
+        def simulations(self, key, number):
+            yield from ()
+
+    nothing_else = (None,) * 5
+    with pytest.raises(ValueError, match="Give a NumPyro or PyMC model, or a log density with simulate="):
+        simulators.as_simulator(TABLE, *nothing_else)
+    simulators.register(TableSimulator)
+    try:
+        assert isinstance(simulators.as_simulator(TABLE, *nothing_else), TableSimulator)
+        with pytest.raises(ValueError, match="A table does not take observed: leave it out"):
+            simulators.as_simulator(TABLE, None, None, ["y"], None, None)
+    finally:
+        simulators.SIMULATORS.remove(TableSimulator)
+
+
 def test_the_abstract_model_recognises_nothing():
     assert not AbstractModel.recognises(Given(TABLE))
     with pytest.raises(NotImplementedError, match="is not a front end"):

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from natmix.array_types import PRNGKey
+from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.ratios import at_mixture_samples, at_target_samples, log_mean_exp
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
@@ -37,3 +38,12 @@ def share(log_w: Float[np.ndarray, " N"]) -> float:
     """(sum w)^2 / (n sum w^2); zero without a positive weight."""
     square = log_mean_exp(2 * log_w)
     return float(np.exp(2 * log_mean_exp(log_w) - square)) if np.isfinite(square) else 0.0
+
+
+def _measure(at: Measured) -> dict[str, float]:
+    assert at.target_samples is not None
+    found = forward_effective_sample_size(at.mixture, at.problem.reference, at.target_samples)
+    return {"forward_ess": found}
+
+
+FORWARD_ESS = Metric(("forward_ess",), _measure, needs_target_samples=True)

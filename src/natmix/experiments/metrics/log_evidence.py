@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natmix.array_types import PRNGKey
+from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.effective_sample_size import share
 from natmix.experiments.metrics.ratios import at_mixture_samples, log_mean_exp
 from natmix.mixture import Mixture
@@ -44,3 +45,15 @@ def log_evidence(
     # var(w) / mean(w)^2 = (1 / ess - 1) n / (n - 1)
     error = np.sqrt(max(1 / ess - 1, 0.0) / (n - 1)) if n > 1 else np.inf
     return Evidence(value, float(error), ess, invalid)
+
+
+def _measure(at: Measured) -> dict[str, float]:
+    evidence = log_evidence(at.mixture, at.problem.reference, at.key, at.samples)
+    return {
+        "log_evidence": evidence.value,
+        "log_evidence_se": evidence.standard_error,
+        "reverse_ess": evidence.effective_sample_size,
+    }
+
+
+LOG_EVIDENCE = Metric(("log_evidence", "reverse_ess"), _measure)

@@ -23,7 +23,7 @@ class Sampler(Protocol):
         ...
 
 
-Metric = Callable[[Mixture, PRNGKey], float]
+SecondaryMetric = Callable[[Mixture, PRNGKey], float]
 
 
 class Start(eqx.Module):
@@ -96,7 +96,7 @@ class Problem(eqx.Module):
     log_evidence_se: float = eqx.field(static=True, default=0.0)
     modes: Float[Array, "M D"] | None = None
     sample: Sampler | None = eqx.field(static=True, default=None)
-    secondary: dict[str, Metric] = eqx.field(static=True, default_factory=dict)
+    secondary: dict[str, SecondaryMetric] = eqx.field(static=True, default_factory=dict)
     infinite: dict[str, str] = eqx.field(static=True, default_factory=dict)
 
     @property
