@@ -14,8 +14,8 @@ from scipy import stats
 import natmix
 from natmix import Mixture
 from natmix.diagnostics import diagnose
-from natmix.diagnostics.bridge_sampling import bridged
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.bridge_sampling import bridge_estimate
+from natmix.diagnostics.draws import EvaluatedDraws
 
 jax.config.update("jax_enable_x64", True)
 EVALUATIONS, REPETITIONS = 4000, 100
@@ -67,13 +67,13 @@ def main() -> None:
             x = np.asarray(mixture.sample(EVALUATIONS, key=seed))
             at_q = log_ratio(mixture, log_density, x)
             log_q = np.asarray(mixture.log_prob(x), float)
-            found = diagnose(mixture, Draws(x, at_q + log_q, log_q))
+            found = diagnose(mixture, EvaluatedDraws(x, at_q + log_q, log_q))
             half = EVALUATIONS // 2
             at_p = log_ratio(mixture, log_density, sample(half, rng))
-            built = bridged(at_p[None], at_q[:half])
+            built = bridge_estimate(at_p[None], at_q[:half])
             weights = np.exp(at_q[half:] - at_q[half:].max())
             chosen = rng.choice(half, half, p=weights / weights.sum())
-            fake = bridged(at_q[half:][chosen][None], at_q[:half])
+            fake = bridge_estimate(at_q[half:][chosen][None], at_q[:half])
             importance = found.log_evidence
             rows.append((importance.value, importance.standard_error, *built, fake.value, found.k_hat))
         r = np.array(rows)

@@ -24,10 +24,10 @@ import natmix
 from natmix import JaxTarget, Result
 from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
-from natmix.diagnostics.budget import affordable_chains
 from natmix.diagnostics.elbo import evaluated_draws
-from natmix.diagnostics.exploration import BRIEF_STEPS
+from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS
 from natmix.experiments import problems
+from natmix.result.diagnosing import diagnostic_budget
 
 SAMPLES = 2000
 
@@ -106,8 +106,8 @@ def _row(fit: Fit, result: Result, chains: list[int], seeds: range) -> str:
         samples += diagnose(result.mixture, draws, stopped=result.stopped).verdict == "trust"
         for n in chains:
             key = jax.random.key(seed + 1000)
-            found = explore(result.mixture, result.target, draws, key, n, BRIEF_STEPS)
-            flagged[n] += found.uncovered
+            found = explore(result.mixture, result.target, draws, key, n, SHORT_CHAIN_STEPS)
+            flagged[n] += found.significant
     first = result.diagnose(explore=0)
     started = time.perf_counter()
     verdict = result.diagnose().verdict
@@ -118,7 +118,7 @@ def _row(fit: Fit, result: Result, chains: list[int], seeds: range) -> str:
         f"{first.gap.value:.3f}",
         f"{samples} of {len(seeds)}",
         *(str(flagged[n]) for n in chains),
-        f"{affordable_chains(result)[0]} chains, {verdict}, {seconds:.1f} s",
+        f"{diagnostic_budget(result).chains()[0]} chains, {verdict}, {seconds:.1f} s",
     )
     return "| " + " | ".join(cells) + " |"
 

@@ -20,9 +20,9 @@ from posteriors.catalogue import PROBLEMS
 
 import natmix
 from natmix import JaxTarget, Mixture
-from natmix.diagnostics import hunt
+from natmix.diagnostics import search_modes
 
-CLIMBS = 32
+RUNS = 32
 
 
 def banana(x: Array) -> Array:
@@ -83,13 +83,13 @@ def main() -> None:
     for name, target, arguments in cases():
         result = natmix.fit(target, max_evaluations=options.evaluations, progress=False, **arguments)
         verdict = result.diagnose(search=0, explore=0).verdict
-        hunts, seconds = [], []
+        searches, seconds = [], []
         for seed in range(options.seeds):
             before = time.process_time()
-            hunts.append(result.diagnose(search=CLIMBS, explore=0, seed=seed).hunt)
+            searches.append(result.diagnose(search=RUNS, explore=0, seed=seed).mode_search)
             seconds.append(time.process_time() - before)
-        alarms = sum(bool(h.missed) for h in hunts if h is not None)
-        evaluations = np.median([h.evaluations for h in hunts if h is not None])
+        alarms = sum(bool(h.missed) for h in searches if h is not None)
+        evaluations = np.median([h.evaluations for h in searches if h is not None])
         print(
             f"| {name} | {verdict} | {alarms} of {options.seeds} | {evaluations:,.0f} | "
             f"{seconds[0]:.1f}, {np.median(seconds[1:]):.1f} |",
@@ -102,7 +102,9 @@ def _found(dim: int, distance: float, seeds: int) -> int:
     away = jnp.asarray(distance * direction / np.linalg.norm(direction))
     one = Mixture.full([1.0], np.zeros((1, dim)), np.eye(dim)[None])
     target = JaxTarget(lambda x: jnp.logaddexp(one.log_prob(x), one.log_prob(x - away)), dim)
-    return sum(bool(hunt(one, target, one, 0.0, jax.random.key(s), CLIMBS).missed) for s in range(seeds))
+    return sum(
+        bool(search_modes(one, target, one, 0.0, jax.random.key(s), RUNS).missed) for s in range(seeds)
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from natmix import JaxTarget, Mixture
 from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
 from natmix.diagnostics.elbo import evaluated_draws
-from natmix.diagnostics.exploration import BRIEF_STEPS
+from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS
 from natmix.targets import AbstractTarget
 
 LOG_2PI = np.log(2 * np.pi)
@@ -105,14 +105,16 @@ def main() -> None:
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     use_compilation_cache()
-    print("| fit | error of log Z | by samples | short chains | lacking, by long chains | long chains |")
+    print(
+        "| fit | error of log Z | by samples | short chains | uncovered mass, by long chains | long chains |"
+    )
     print("|---|---:|---|---|---:|---|")
     for case in cases():
         print(_row(case, options.seeds, options.chains), flush=True)
 
 
 def _row(case: Case, seeds: int, chains: int) -> str:
-    errors, lacking = [], []
+    errors, uncovered = [], []
     alone: Counter[str] = Counter()
     brief: Counter[str] = Counter()
     explored: Counter[str] = Counter()
@@ -123,9 +125,9 @@ def _row(case: Case, seeds: int, chains: int) -> str:
         # A perfect mixture has no error at all: that of rounding does not count.
         errors.append(off / max(first.log_evidence.standard_error, 1e-6))
         key = jax.random.key(seed + 1000)
-        short = explore(case.mixture, case.target, draws, key, chains, BRIEF_STEPS)
+        short = explore(case.mixture, case.target, draws, key, chains, SHORT_CHAIN_STEPS)
         found = explore(case.mixture, case.target, draws, key, chains)
-        lacking.append(found.lacking.value)
+        uncovered.append(found.uncovered.value)
         alone[first.verdict] += 1
         brief[diagnose(case.mixture, draws, None, short, case.stopped).verdict] += 1
         explored[diagnose(case.mixture, draws, None, found, case.stopped).verdict] += 1
@@ -134,7 +136,7 @@ def _row(case: Case, seeds: int, chains: int) -> str:
         f"{np.mean(errors):+.1f}",
         _counts(alone),
         _counts(brief),
-        f"{np.mean(lacking):.2%}",
+        f"{np.mean(uncovered):.2%}",
         _counts(explored),
     )
     return "| " + " | ".join(cells) + " |"

@@ -75,16 +75,16 @@ def fit(
         bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
             ``position`` by name, ``{"x": (0, 1)}``; without one every name stands for a number (or for an
             array, if its bounds are arrays). The fit is in unconstrained coordinates.
-        start: how to begin: "region", from the Gaussian that ``init_mean`` and the others name, or
-            "pathfinder", from Gaussians found by climbing from there, which needs gradients, or "tempered",
-            from points led from there to the target by sequential Monte Carlo. Pathfinder for models with
-            gradients, the region otherwise, if left out. The last two take at most a quarter of
-            ``max_evaluations``. Where nothing is named the region is, in unconstrained coordinates: of a
-            NumPyro model the prior's medians and spreads (by quartiles); 1 wide around PyMC's initial point,
-            a pytree's ``position``, or otherwise 0. Pathfinder makes 8 climbs (or ``init_components``, if
-            more), two of three from samples of the region and every third from one made 3 times as wide;
-            typically 4,000 to 8,000 evaluations in 5 to 30 dimensions, the tempered warm-up 5,000 to 75,000
-            (results/starts.md).
+        start: how to initialise: "region", with the Gaussian that ``init_mean`` and the others name, the
+            initial region; "pathfinder", with Gaussians that Pathfinder finds from there, which needs
+            gradients; or "tempered", with Gaussians for samples moved from there to the target by sequential
+            Monte Carlo. Pathfinder for models with gradients, the region otherwise, if left out. The last
+            two take at most a quarter of ``max_evaluations``. By default the initial region, in unconstrained
+            coordinates, has the prior's medians and interquartile ranges of a NumPyro model, or a standard
+            deviation of 1 around PyMC's initial point, a pytree's ``position``, or 0. Pathfinder makes 8
+            L-BFGS runs (or ``init_components``, if more), two of three from samples of the region and every
+            third from a region 3 times as wide; it takes typically 4,000 to 8,000 evaluations in 5 to 30
+            dimensions, tempering 5,000 to 75,000 (results/starts.md).
         seed: every random number follows from it. Do fits with other seeds agree?
             ``natmix.diagnostics.agreement([fit(f, seed=0), fit(f, seed=1)])``.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
@@ -93,9 +93,9 @@ def fit(
         init_scale: how far from there, standard deviations, a number or [D]; 1 if left out.
         init_covariance: instead of ``init_scale``: a number, variances [D] or a matrix [D, D].
         box: instead of all these: (low, high), where most of the mass is to be expected.
-        init_components: how many components to start with, their means drawn from the start region;
+        init_components: how many components to start with, their means drawn from the initial region;
             1 if left out.
-        init_mixture: the mixture to start from, instead of one drawn. The start region, where new
+        init_mixture: the mixture to start from, instead of one drawn. The initial region, where new
             components are sought, is then its own unless given.
         covariance: the covariance family: "full", "diagonal" or another of `natmix.gaussians.FAMILIES`; as in
             ``init_mixture``, otherwise full, if left out.

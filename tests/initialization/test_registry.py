@@ -27,9 +27,9 @@ class BestDrawStart(AbstractSearchStart):
 
     name: ClassVar[str] = "best draw"
 
-    def search(self, setting, values, prior, key):
+    def search(self, setting, evaluator, prior, key):
         x = np.asarray(prior.sample(64, key=key), float)
-        log_p = values.alone(x)
+        log_p = evaluator.log_density(x)
         if not np.isfinite(log_p).any():
             return Found(None, "No draw of the initial region has a positive density.")
         best = x[np.argmax(log_p)]
@@ -74,7 +74,10 @@ def test_what_finds_nothing_leaves_the_region(best_draw):
 
 def test_it_gets_at_most_a_quarter_of_the_evaluations(best_draw):
     result = fitted(far, max_evaluations=252)
-    assert result.notes[0] == "Start 'best draw' ran out of evaluations; the initial region was taken."
+    assert (
+        result.notes[0]
+        == "Start 'best draw' used up its evaluations: the fit starts from the initial region."
+    )
     assert result.counts.start_evaluations == 0
     assert fitted(far, max_evaluations=256).counts.start_evaluations == 64
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natmix.models import AbstractModel, Given, Start
+from natmix.models import AbstractModel, Given, PriorRegion
 
 
 @dataclasses.dataclass
@@ -51,4 +51,4 @@ class TableModel(AbstractModel):
         return {"x": self._low + self._width * np.asarray(jax.nn.sigmoid(jnp.asarray(x)[:, 0]))}
 
     def start(self, key):
-        return Start(np.zeros(1), 2 * np.ones(1))
+        return PriorRegion(np.zeros(1), 2 * np.ones(1))

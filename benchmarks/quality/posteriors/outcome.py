@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
-from natmix.diagnostics import pareto_smooth
-from natmix.experiments.metrics.ratios import log_mean_exp
+from natmix.diagnostics.psis import log_mean_exp, pareto_smooth
 from posteriors.symmetry import Points
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def list_(
-    runs: Annotated[Path, typer.Option(help="The folder to look for runs in.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="The folder with the runs.")] = Path("runs"),
 ) -> None:
-    """List the test problems, the algorithms with hyperparameters by the paper, and the runs."""
+    """List the test problems, the algorithms with the paper's hyperparameters, and the runs."""
     with one_sentence():
         from rich.console import Console
 
@@ -66,7 +66,7 @@ def _of_experiment_1() -> str:
 
 
 def _problems() -> "tuple[Table, list[str]]":
-    """A row per problem, and below them what is wrong with the data, once each."""
+    """One row per problem, and notes on missing data, once each."""
     from rich.table import Table
 
     from natmix.experiments.problems import catalogue
@@ -92,7 +92,7 @@ def _loaded(name: str) -> "Problem | str":
     from natmix.experiments import problems
 
     try:
-        # Of a family for any dimension the smallest says the same and is built at once.
+        # Of a family for any dimension, the smallest problem has the same text and is built fastest.
         return problems.load(re.sub(r"^(gmm|stm)\d+$", r"\g<1>2", name))
     except ImportError as error:
         install = re.search(r"pip install '[^']*'", str(error))

@@ -11,7 +11,7 @@ from natmix.gaussians import AbstractGaussians, family_named
 from natmix.initialization import defaults
 from natmix.initialization.starts import STARTS
 from natmix.mixture import Mixture
-from natmix.mixture.negligible import usable_rows
+from natmix.mixture.negligible import usable_components
 from natmix.models import AbstractModel
 from natmix.modules.codenames import MODULES
 from natmix.random_keys import run_key as run_key
@@ -99,7 +99,7 @@ def starting_mixture(
     if components is not None:
         raise ValueError("Give either init_components or init_mixture, not both.")
     mixture = mixture.astype(dtype)
-    if not usable_rows(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
+    if not usable_components(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
         raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
     if not region.given:
         return mixture, None

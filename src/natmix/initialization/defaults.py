@@ -21,7 +21,7 @@ from natmix.modules.hyperparameters import Option
 from natmix.modules.ng_estimators import More
 from natmix.modules.sample_selectors import FromMixture
 from natmix.targets import AbstractTarget
-from natmix.targets.detection import Found, without_gradient
+from natmix.targets.detection import DetectedTarget, without_gradient
 
 logger = logging.getLogger("natmix")
 
@@ -42,7 +42,7 @@ The two small ones refine what is known (benchmarks/quality/additions.py measure
 
 def resolve_algorithm(
     algorithm: str | GMMVI | None,
-    found: Found,
+    found: DetectedTarget,
     dtype: Any,
     family: type[AbstractGaussians],
     overrides: Mapping[str, Any],

@@ -1,4 +1,4 @@
-"""Arguments of mixtures, checked."""
+"""Checks of the arguments of mixtures."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ _R = TypeVar("_R")
 
 
 def key_by_keyword(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A method that says what to write where its key is given by position."""
+    """Make a method say what to write if its key is given by position."""
     most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(method).parameters.values())
 
     @functools.wraps(method)
@@ -42,19 +42,19 @@ def _is_key(value: Any) -> bool:
 
 
 def at_least_one(n: int) -> int:
-    """The number of samples of an estimate."""
+    """The number of samples of an estimate, checked."""
     if n < 1:
         raise ValueError(f"An estimate needs at least one sample, got n={n}.")
     return n
 
 
 def holds(condition: Bool[Array, ""]) -> bool:
-    """Whether a check passes; inside jit or vmap, where values are unknown, it does."""
+    """Whether a check passes; it does inside jit or vmap, where values are unknown."""
     return isinstance(condition, jax.core.Tracer) or bool(condition)
 
 
 def vector(value: ArrayLike, size: int, dtype: Any, name: str) -> Float[Array, " size"]:
-    """A finite vector; a number stands for as many equal ones."""
+    """A finite vector, from a vector or one number for all entries."""
     v = jnp.asarray(value, dtype)
     if v.shape not in ((), (size,)):
         raise ValueError(f"{name} must be a number or a vector of length {size}, got shape {v.shape}.")
@@ -64,7 +64,7 @@ def vector(value: ArrayLike, size: int, dtype: Any, name: str) -> Float[Array, "
 
 
 def normalise(weights: Float[Array, " K"]) -> Float[Array, " K"]:
-    """Logarithms of weights that sum to one."""
+    """The logarithms of normalised weights."""
     return jnp.log(weights) - jnp.log(jnp.sum(weights))
 
 
@@ -108,16 +108,16 @@ def check_parameters(
 
 
 def known_dims(dims: Any, D: int) -> np.ndarray:
-    """Dimensions counted from 0, of those named; negative ones count from the end."""
+    """Dimensions counted from 0; negative ones count from the end."""
     raw = list(dims) if np.ndim(dims) else [dims]
     try:
-        whole = [operator.index(d) for d in raw]
+        given = [operator.index(d) for d in raw]
     except TypeError:
         raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {raw}.") from None
-    bad = [d for d in whole if not -D <= d < D]
+    bad = [d for d in given if not -D <= d < D]
     if bad:
         raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {bad[0]}.")
-    kept = np.array([d % D for d in whole], dtype=int)
+    kept = np.array([d % D for d in given], dtype=int)
     if kept.size == 0 or len(set(kept.tolist())) != kept.size:
-        raise ValueError(f"Name at least one dimension, each only once, got {whole}.")
+        raise ValueError(f"Name at least one dimension, each only once, got {given}.")
     return kept

@@ -1,6 +1,6 @@
 """Models as targets: named variables with bounds, seen as one unconstrained vector."""
 
-from natmix.models.base import AbstractModel, Points, Start
+from natmix.models.base import AbstractModel, Points, PriorRegion
 from natmix.models.front_ends import FRONT_ENDS, as_model, front_ends, register, unregister
 from natmix.models.given import Given
 from natmix.models.numpyro import NumpyroModel
@@ -14,10 +14,10 @@ __all__ = [
     "Given",
     "NumpyroModel",
     "Points",
+    "PriorRegion",
     "PymcModel",
     "PytreeModel",
     "StanModel",
-    "Start",
     "as_model",
     "front_ends",
     "register",

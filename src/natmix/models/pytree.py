@@ -1,4 +1,4 @@
-"""A log density of a pytree of arrays, perhaps between bounds."""
+"""A log density of a pytree of arrays, with or without bounds."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, Self
@@ -10,7 +10,14 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, ModelFile, Points, Start, check_lengths, coordinate_names
+from natmix.models.base import (
+    AbstractModel,
+    ModelFile,
+    Points,
+    PriorRegion,
+    check_lengths,
+    coordinate_names,
+)
 from natmix.models.bounds import Bounds, position_inside
 from natmix.models.given import Given
 from natmix.models.structure import decoded, encoded, leaf_name
@@ -21,7 +28,7 @@ class PytreeModel(AbstractModel):
 
     Args:
         fn: the log density of a position.
-        position: a pytree of numbers and arrays: its structure, and where to look first.
+        position: a pytree of numbers and arrays: the structure, and the centre of the initial region.
         bounds: (low, high) for the position as a whole, or for some of its variables by name (the path
             in the tree, ``"a"`` or ``"a/b"``).
 
@@ -125,23 +132,23 @@ class PytreeModel(AbstractModel):
         return jax.tree_util.treedef_is_leaf(self._structure) and self._is_flat
 
     def inside(self, x: Float[np.ndarray, "*N D"]) -> Bool[np.ndarray, "*N"]:
-        """Which vectors lie strictly between the bounds; one that is NaN does."""
+        """Which vectors lie strictly within the bounds; NaN counts as within."""
         return ~np.any((x <= self._bounds.low) | (x >= self._bounds.high), axis=-1)
 
     def unconstrain_vectors(self, x: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
-        """Of a model whose position is one vector: from between its bounds."""
+        """From within the bounds, if a position is one vector."""
         if not self.is_vector:
             return x
         outside = ~self.inside(x)
         if outside.any():
             raise ValueError(
-                f"{np.mean(outside):.1%} of the draws are not between the bounds: give vectors as "
-                "result.sample gives them, not unconstrained ones."
+                f"{np.mean(outside):.1%} of the draws are not within the bounds: give vectors as "
+                "result.sample returns them, not unconstrained ones."
             )
         return np.asarray(self.unconstrain(x.reshape(-1, x.shape[-1]))).reshape(x.shape)
 
     def unconstrain(self, values: Any) -> Points:
-        """Vectors for positions, leaves with samples first."""
+        """Unconstrained vectors of positions, whose leaves have samples first."""
         structure: Any = jax.tree.structure(values)
         if structure != self._structure:
             raise ValueError(
@@ -155,9 +162,9 @@ class PytreeModel(AbstractModel):
             raise ValueError(f"The draws have {flat.shape[1]} numbers each, the position {self.dim}.")
         return self._bounds.unconstrain(flat)
 
-    def start(self, key: PRNGKey) -> Start | None:
-        """Around the position given, one unit wide."""
-        return Start(self._bounds.unconstrain(self._centre), np.ones(self.dim))
+    def start(self, key: PRNGKey) -> PriorRegion | None:
+        """Around the position given, with standard deviation 1."""
+        return PriorRegion(self._bounds.unconstrain(self._centre), np.ones(self.dim))
 
     def to_file(self, x: Points | None) -> ModelFile:
         """Structure, position and bounds: everything but the function."""
@@ -186,9 +193,9 @@ class PytreeModel(AbstractModel):
 
 
 def _no_density(position: Any) -> NoReturn:
-    """In place of a function that is not in the file."""
+    """Stands for the log density, which is not in the file."""
     raise ValueError(
-        "The log density is not part of a file: give it again, as in natmix.Result.load(path, model=fn)."
+        "The log density is not part of a file: give it when loading, natmix.Result.load(path, model=fn)."
     )
 
 

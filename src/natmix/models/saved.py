@@ -1,4 +1,4 @@
-"""What is left of a model in a file: names, data, and its variables at the samples that were saved."""
+"""A model as saved in a file: names, data, and its variables at the saved samples."""
 
 from typing import Any, NoReturn
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, ModelFile, Points, Start
+from natmix.models.base import AbstractModel, ModelFile, Points, PriorRegion
 from natmix.models.structure import decoded
 
 
@@ -40,31 +40,31 @@ class SavedModel(AbstractModel):
         return self._kind
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
-        self._lacking()
+        self._needs_model()
 
     def constrain(self, x: Points) -> Any:
         """The variables at the saved samples."""
         if np.shape(x) != self._x.shape or not np.array_equal(np.asarray(x), self._x):
-            self._lacking()
+            self._needs_model()
         return self._variables
 
     def unconstrain(self, values: Any) -> Points:
-        self._lacking()
+        self._needs_model()
 
-    def start(self, key: PRNGKey) -> Start | None:
+    def start(self, key: PRNGKey) -> PriorRegion | None:
         return None
 
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        self._lacking()
+        self._needs_model()
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
-        self._lacking()
+        self._needs_model()
 
-    def _lacking(self) -> NoReturn:
+    def _needs_model(self) -> NoReturn:
         raise ValueError(
-            f"This needs the {self.kind}, which a file does not hold: give it again, as in "
+            f"This needs the {self.kind}, which a file does not hold: load it with its model, "
             "natmix.Result.load(path, model=model). Without it to_arviz() has the saved samples, and "
             "result.mixture.sample(n, key=seed) gives unconstrained ones."
         )

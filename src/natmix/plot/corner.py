@@ -19,9 +19,9 @@ from natmix.plot.style import DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
 if TYPE_CHECKING:
     from natmix.result.result import Result
 
-_MOST = 20
+_MAX_SHOWN = 20
 _FEW = 6
-"""Coordinates shown of a mixture with more than `_MOST` if nobody says which."""
+"""Coordinates shown of a mixture with more than `_MAX_SHOWN` by default."""
 _SAMPLES = 2000
 _BINS = 40
 _TAIL = 0.002
@@ -139,7 +139,7 @@ def _choice(shown: int, mixture: Mixture) -> str:
 
 
 def _left_out(weights: np.ndarray) -> list[str]:
-    """That there are components too light to be drawn."""
+    """A remark on components that are too light to be drawn."""
     drawn, n = heavy(weights), len(weights)
     if drawn.all():
         return []
@@ -175,7 +175,7 @@ def _marginal(ax: Any, marginal: Mixture, x: np.ndarray, limits: tuple[float, fl
 def _chosen(dims: Sequence[int | str] | None, mixture: Mixture, known: list[str]) -> list[int]:
     dim = mixture.dim
     if dims is None:
-        return list(range(dim)) if dim <= _MOST else _telling(mixture)
+        return list(range(dim)) if dim <= _MAX_SHOWN else _telling(mixture)
     if isinstance(dims, str):
         dims = [dims]
     try:
@@ -186,8 +186,8 @@ def _chosen(dims: Sequence[int | str] | None, mixture: Mixture, known: list[str]
         raise ValueError(
             f"dims must be a list of whole numbers or names, such as [0, 3] or {known[:2]}, got {dims!r}."
         ) from None
-    if not 1 <= len(chosen) <= _MOST or len(set(chosen)) < len(chosen):
-        raise ValueError(f"dims must name 1 to {_MOST} different coordinates, got {list(dims)}.")
+    if not 1 <= len(chosen) <= _MAX_SHOWN or len(set(chosen)) < len(chosen):
+        raise ValueError(f"dims must name 1 to {_MAX_SHOWN} different coordinates, got {list(dims)}.")
     if not all(0 <= d < dim for d in chosen):
         raise ValueError(f"dims must lie between 0 and {dim - 1}, got {list(dims)}.")
     return chosen

@@ -1,4 +1,4 @@
-"""A result in tables: its variables by name, and for pandas."""
+"""The variables of a result by name, and as a pandas table."""
 
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.nda
 
 
 def latent_first(result: "Result", values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The variables that the model infers before those that follow from them."""
+    """The latent variables before the deterministic ones."""
     latent = () if result.model is None else result.model.latent
     first = {name: values[name] for name in latent if name in values}
     return first | {name: value for name, value in values.items() if name not in first}

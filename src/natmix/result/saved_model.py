@@ -1,4 +1,4 @@
-"""The model of a result in a file, and the model given again when it is loaded."""
+"""The model of a result in a file, and the model given when it is loaded."""
 
 import dataclasses
 import warnings
@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from natmix.diagnostics.draws import Draws
-from natmix.diagnostics.elbo import _log_density
+from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.elbo import target_log_density
 from natmix.models import AbstractModel, as_model
 from natmix.models.base import ModelFile
 from natmix.models.front_ends import front_end_named
@@ -18,8 +18,8 @@ from natmix.models.saved import SavedModel
 from natmix.result.result import Result
 from natmix.targets import AbstractTarget, JaxTarget, as_target
 
-_LOOKED_AT = 16
-"""Saved samples at which a model given again is compared."""
+_COMPARED = 16
+"""The number of saved samples at which the model given on loading is compared."""
 
 
 def model_file(result: Result) -> ModelFile | None:
@@ -36,7 +36,7 @@ def model_tensors(file: ModelFile | None) -> dict[str, np.ndarray]:
 
 
 def saved_model(
-    header: dict[str, Any], stored: Mapping[str, np.ndarray], draws: Draws | None
+    header: dict[str, Any], stored: Mapping[str, np.ndarray], draws: EvaluatedDraws | None
 ) -> AbstractModel:
     """The model as far as a file has it; one whose front end is not there is known by its samples."""
     x = np.zeros((0, len(header["coordinates"]))) if draws is None else draws.x
@@ -54,8 +54,8 @@ def _grouped(stored: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Again:
-    """What was given to `natmix.fit` and is given once more; see there."""
+class GivenModel:
+    """The model and its arguments given to `Result.load`, as to `natmix.fit`."""
 
     model: Any = None
     model_args: tuple[Any, ...] | None = None
@@ -64,7 +64,7 @@ class Again:
     bounds: Any = None
 
     def joined(self, result: Result) -> Result:
-        """The result with its target and model, as far as they were given."""
+        """The result with its target and model, if they were given."""
         others = ("model_args", "model_kwargs", "position", "bounds")
         if self.model is None:
             extra = [name for name in others if getattr(self, name) is not None]
@@ -104,13 +104,13 @@ def _compare(result: Result, target: AbstractTarget) -> None:
     """Warn if a target's log density is not the one in the file."""
     if result.draws is None or (isinstance(target, JaxTarget) and target.stochastic):
         return
-    x = result.draws.x[:_LOOKED_AT].astype(result.mixture.dtype)
-    now = np.asarray(_log_density(target, jax.random.key(0), jax.numpy.asarray(x)), float)
-    then = result.draws.log_target[:_LOOKED_AT]
+    x = result.draws.x[:_COMPARED].astype(result.mixture.dtype)
+    now = np.asarray(target_log_density(target, jax.random.key(0), jax.numpy.asarray(x)), float)
+    then = result.draws.log_target[:_COMPARED]
     if not np.allclose(now, then, rtol=1e-3, atol=1e-2, equal_nan=True):
         warnings.warn(
-            "The model given has another log density at the saved samples than the one that was fitted: "
-            "are its data the same? What is evaluated from now on belongs to the model given.",
+            "The model given has another log density at the saved samples than the model that was fitted: "
+            "are its data the same? All further evaluations are of the model given.",
             stacklevel=5,
         )
 

@@ -10,7 +10,7 @@ from natmix import JaxTarget
 from natmix.experiments.metrics import METRICS, Metric, all_metrics, log_evidence, mmd_to_reference, neg_elbo
 from natmix.experiments.metrics.all import _padded
 from natmix.experiments.problems import load
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.references.store import save
 
 FROM_MIXTURE = {
@@ -36,7 +36,7 @@ def cache(tmp_path, monkeypatch):
 
 def problem(name="toy", sample=lambda n, *, key: P.sample(n, key=key), secondary=None):
     target = JaxTarget(P.log_prob, 3)
-    start = Start.build(3, 0, 1, 1)
+    start = InitialRegion.build(3, 0, 1, 1)
     return Problem(name, "", target, target, start, sample=sample, secondary=secondary or {})
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from natmix.experiments.figures.base import Drawing, RunFigure, Subject
-from natmix.experiments.problems.planar_robot import joint_positions, ways
+from natmix.experiments.problems.planar_robot import joint_positions, mode_index
 from natmix.mixture import Mixture
 from natmix.plot.style import (
     DPI,
@@ -31,7 +31,7 @@ _FAINTEST, _STRONGEST = 0.12, 0.7
 
 
 class Families(NamedTuple):
-    """Components that do alike: one goal, one side of bending; heaviest family first.
+    """Families of components with the same goal and side of bending, the heaviest first.
 
     Attributes:
         of: the family of every component [K].
@@ -90,7 +90,7 @@ def families(mixture: Mixture, goals: Float[np.ndarray, "G 2"]) -> Families:
     """Components by the goal nearest to the hand of their mean and the side to which that robot bends."""
     weights = np.asarray(mixture.weights, dtype=float)
     places = goals if len(goals) else np.zeros((1, 2))
-    _, of = np.unique(np.asarray(ways(mixture.means, jnp.asarray(places))), return_inverse=True)
+    _, of = np.unique(np.asarray(mode_index(mixture.means, jnp.asarray(places))), return_inverse=True)
     total = np.bincount(of, weights)
     order = np.argsort(-total, kind="stable")
     of = np.argsort(order)[of]

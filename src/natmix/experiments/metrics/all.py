@@ -1,4 +1,4 @@
-"""Everything worth knowing about a mixture at the end of a run."""
+"""All metrics of a mixture at the end of a run."""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ class Metrics(dict[str, float]):
     """Numbers by name.
 
     Attributes:
-        missing: why a number that this problem could have is not there, by name.
+        missing: why a metric of this problem is not available, by name.
     """
 
     def __init__(self, values: dict[str, float], missing: dict[str, str]) -> None:
@@ -40,12 +40,12 @@ class Metrics(dict[str, float]):
 
 
 def all_metrics(problem: "Problem", mixture: Mixture, key: PRNGKey | int, samples: int = 2000) -> Metrics:
-    """All metrics that can be had, a standard error beside each where there is one (``_se``).
+    """All metrics that are available, each with its standard error if it has one (``_se``).
 
     Those of `METRICS`, and the problem's own. From samples of the mixture: ``neg_elbo`` with ``zero_share``
     and ``invalid_share``, ``entropy``, ``log_evidence``, ``reverse_ess``. From samples of the target, if the
     problem has a sampler or reference samples were made: ``eubo``, ``forward_ess``, ``sliced_wasserstein``.
-    A metric that lacks a file, or would be infinite, is listed in ``missing`` with the reason.
+    A metric whose file is missing, or that is infinite, is listed in ``missing`` with the reason.
     """
     keys = jax.random.split(as_key(key), 4)
     at = Measured(problem, _padded(mixture), keys[0], samples)
@@ -75,12 +75,12 @@ def all_metrics(problem: "Problem", mixture: Mixture, key: PRNGKey | int, sample
 
 
 def _padded(mixture: Mixture) -> Mixture:
-    """With absent components up to a power of two: mixtures of similar size share compiled programs."""
+    """Padded with absent components to a power of two, so that similar mixtures share compiled programs."""
     K = mixture.num_components
     extra = 2 ** (K - 1).bit_length() - K
-    rows = jnp.concatenate([jnp.arange(K), jnp.zeros(extra, int)])
+    index = jnp.concatenate([jnp.arange(K), jnp.zeros(extra, int)])
     log_weights = jnp.pad(mixture.log_weights, (0, extra), constant_values=-jnp.inf)
-    return Mixture(log_weights, mixture.components.take(rows))
+    return Mixture(log_weights, mixture.components.take(index))
 
 
 def _target_samples(problem: "Problem", key: PRNGKey, samples: int) -> Float[np.ndarray, "N D"] | None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from natmix.experiments.problems.base import Start
+from natmix.experiments.problems.base import InitialRegion
 from natmix.modules.codenames import MODULES, parse
 from natmix.modules.hyperparameters import Option
 
@@ -61,9 +61,9 @@ class Preset:
     max_seconds: float
     max_iterations: int
 
-    def start(self, dim: int) -> Start:
+    def start(self, dim: int) -> InitialRegion:
         """Where runs start in ``dim`` dimensions."""
-        return Start.build(dim, self.mean, self.mean_scale, self.variance)
+        return InitialRegion.build(dim, self.mean, self.mean_scale, self.variance)
 
 
 def paper(codename: str, problem: str, experiment: int = MAIN_EXPERIMENT) -> Preset:

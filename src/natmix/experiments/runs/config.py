@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix.experiments import presets
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.gaussians import FAMILIES
 from natmix.gmmvi import GMMVI
 from natmix.initialization import defaults
@@ -82,7 +82,7 @@ class RunConfig:
     problem: str
     algorithm: GMMVI
     components: int
-    start: Start
+    start: InitialRegion
     preset: str = "fit"
     covariance: str = "full"
     dtype: str = "float32"

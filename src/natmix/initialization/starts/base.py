@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 
 from natmix.gaussians import AbstractGaussians
 from natmix.initialization import defaults
-from natmix.initialization.evaluator import SpentError, Values
+from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
 _WIDER = 2.0
-"""If nobody names a region where to seek components: that of the mixture found, so many times as wide."""
+"""The prior if the user names no region: as wide as the initial mixture, times this factor."""
 
 
 class Initialization(NamedTuple):
@@ -23,8 +23,8 @@ class Initialization(NamedTuple):
 
     Attributes:
         mixture: the initial mixture.
-        prior: one Gaussian, where components may be expected.
-        evaluations: of the target, to find it.
+        prior: one Gaussian, from which candidates for new components are drawn.
+        evaluations: of the target, to find the initial mixture.
         note: for the user; empty if there is nothing to say.
     """
 
@@ -100,22 +100,25 @@ class AbstractSearchStart(AbstractStart):
     def initialise(self, setting: Setting) -> Initialization:
         key_region, key_target, key_search = jax.random.split(setting.key, 3)
         mixture, prior = setting.from_region(key_region)
-        values = Values(setting.target, key_target, jnp.dtype(setting.dtype), setting.max_evaluations)
+        evaluator = TargetEvaluator(
+            setting.target, key_target, jnp.dtype(setting.dtype), setting.max_evaluations
+        )
         try:
-            found, note = self.search(setting, values, prior, key_search)
-        except SpentError:
-            found, note = None, f"Start {self.name!r} ran out of evaluations; the initial region was taken."
+            found, note = self.search(setting, evaluator, prior, key_search)
+        except BudgetSpentError:
+            note = f"Start {self.name!r} used up its evaluations: the fit starts from the initial region."
+            found = None
         if found is None:
-            return Initialization(mixture, prior, values.evaluations, note)
+            return Initialization(mixture, prior, evaluator.evaluations, note)
         return Initialization(
-            found, prior if setting.region.given else _wider(found), values.evaluations, note
+            found, prior if setting.region.given else _wider(found), evaluator.evaluations, note
         )
 
     @abc.abstractmethod
-    def search(self, setting: Setting, values: Values, prior: Mixture, key: Array) -> Found:
-        """A mixture found by evaluating the target through ``values``, from the region ``prior``.
+    def search(self, setting: Setting, evaluator: TargetEvaluator, prior: Mixture, key: Array) -> Found:
+        """A mixture found by evaluating the target through ``evaluator``, from the region ``prior``.
 
-        ``values`` raises `SpentError` when the evaluations are used up; what is not caught ends the search.
+        It raises `BudgetSpentError` when the evaluations are used up; uncaught, that ends the search.
         """
 
 

@@ -1,4 +1,4 @@
-"""Start "tempered": Gaussians for points that sequential Monte Carlo brings from the initial region."""
+"""Start "tempered": Gaussians for samples that tempering moves from the initial region to the target."""
 
 from typing import ClassVar
 
@@ -6,14 +6,14 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from natmix.initialization.clusters import clusters
-from natmix.initialization.evaluator import Values
+from natmix.initialization.clusters import cluster
+from natmix.initialization.evaluator import TargetEvaluator
 from natmix.initialization.starts.base import AbstractSearchStart, Found, Setting
-from natmix.initialization.tempered import tempered
+from natmix.initialization.tempered import tempered_samples
 from natmix.mixture import Mixture
 
-_MOST_CLUSTERS = 8
-"""Gaussians for the points, if nobody says how many."""
+_MAX_CLUSTERS = 8
+"""Components for the samples, if the user does not say how many."""
 
 
 class TemperedStart(AbstractSearchStart):
@@ -21,17 +21,19 @@ class TemperedStart(AbstractSearchStart):
 
     name: ClassVar[str] = "tempered"
 
-    def search(self, setting: Setting, values: Values, prior: Mixture, key: Array) -> Found:
+    def search(self, setting: Setting, evaluator: TargetEvaluator, prior: Mixture, key: Array) -> Found:
         seed = int(jax.random.bits(key))
-        cloud = tempered(values, prior, seed, gradients=setting.target.has_gradient)
-        if cloud is None:
+        samples = tempered_samples(evaluator, prior, seed, gradients=setting.target.has_gradient)
+        if samples is None:
             return Found(
-                None, "No point of the initial region has a positive density; the region itself was taken."
+                None,
+                "No sample of the initial region has a positive density: the fit starts from the region.",
             )
-        found = clusters(cloud.x, setting.components or _MOST_CLUSTERS, np.random.default_rng(seed))
+        found = cluster(samples.x, setting.components or _MAX_CLUSTERS, np.random.default_rng(seed))
         note = ""
-        if cloud.b < 1:
+        if samples.inverse_temperature < 1:
             note = (
-                f"The tempered warm-up ended at {cloud.b:.2g} of its path, for want of evaluations or steps."
+                f"Tempering ended at inverse temperature {samples.inverse_temperature:.2g} instead of 1: its "
+                "evaluations or steps were used up."
             )
         return Found(setting.mixture(found.weights, found.means, found.covariances), note)

@@ -11,7 +11,7 @@ from natmix.cli import app
 from natmix.experiments import tables
 from natmix.experiments.tables.summary import summarise
 
-FILES = ("table3.csv", "table3_seeds.csv", "table3_looks.csv")
+FILES = ("table3.csv", "table3_seeds.csv", "table3_learning_curves.csv")
 KEY = ("SAMTRON", "gmm20")
 
 
@@ -46,7 +46,7 @@ def test_a_table_says_of_its_seeds_what_their_directories_said(folder):
 
 
 def test_the_last_look_is_enough(folder):
-    (folder / "first" / "table3_looks.csv").unlink()
+    (folder / "first" / "table3_learning_curves.csv").unlink()
     written(folder, "first", to="second")
     for name in FILES[:2]:
         assert (folder / "second" / name).read_text() == (folder / "first" / name).read_text(), name
@@ -110,14 +110,14 @@ def test_a_table_is_not_replaced_by_one_with_fewer_seeds(folder):
 
 def test_curves_of_some_seeds_alone_are_not_drawn(folder):
     shutil.rmtree(folder / "runs")
-    (folder / "first" / "table3_looks.csv").unlink()
+    (folder / "first" / "table3_learning_curves.csv").unlink()
     write_run(folder / "new" / "a", *KEY, {7: [(5, 3.0), (50, 0.7)]})
     written(folder, "first", "new", to="second")
     assert not (folder / "second" / "table3_curves.png").exists()
 
 
 def test_a_missing_picture_is_explained(folder):
-    (folder / "first" / "table3_looks.csv").unlink()
+    (folder / "first" / "table3_learning_curves.csv").unlink()
     command = ["reproduce", "table3", "--only-table", "--from", str(folder / "first")]
     shown = CliRunner().invoke(app, [*command, "--write", str(folder / "second")]).output
     assert "There is no picture, because the tables do not say" in shown
@@ -125,7 +125,7 @@ def test_a_missing_picture_is_explained(folder):
 
 def test_mixtures_are_not_in_a_table(folder):
     seed = found_in(folder, "first").runs[KEY].seeds[0]
-    assert "TabledSeed(" in repr(seed)
+    assert "SavedSeed(" in repr(seed)
     with pytest.raises(FileNotFoundError, match="has its numbers alone"):
         _ = seed.mixture
 

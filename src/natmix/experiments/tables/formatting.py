@@ -1,4 +1,4 @@
-"""Numbers and tables as text."""
+"""Numbers and Markdown tables as text."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,14 @@ NONE = "–"
 
 
 def value(number: float, metric: str = "neg_elbo") -> str:
-    """As the paper prints it: two decimals, the MMD with two digits."""
+    """As the paper prints it: two decimals, the MMD with two significant digits."""
     if not math.isfinite(number):
         return f"{number}"
     return f"{number:.1e}" if metric == "mmd" else f"{rounded(number):.2f}"
 
 
 def error(number: float, metric: str = "neg_elbo") -> str:
-    """An interval: the MMD's with one digit."""
+    """An interval; that of the MMD with one significant digit."""
     return f"{number:.0e}" if metric == "mmd" and math.isfinite(number) else value(number, metric)
 
 
@@ -40,7 +40,7 @@ def mark(summary: Summary) -> str:
 
 
 def time_to_paper(summary: Summary) -> str:
-    """The median in seconds without compilation, and how many seeds got there if not all did."""
+    """The median in seconds without compilation, and how many seeds reached it if not all did."""
     if summary.paper is None:
         return NONE
     n = len(summary.seeds)
@@ -51,7 +51,7 @@ def time_to_paper(summary: Summary) -> str:
 
 
 def first_to_paper(summary: Summary) -> str:
-    """Of the first seed in seconds, if it compiled its own programs."""
+    """The seconds of the first seed, if it compiled its own programs."""
     if summary.paper is None:
         return NONE
     if math.isnan(summary.first_to_paper):

@@ -1,4 +1,4 @@
-"""What there is to run, in an order in which something useful comes early."""
+"""The cells of the paper's table to run: algorithms and problems, quick ones first."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from natmix.experiments import presets
 from natmix.experiments.problems import PAPER
 from natmix.experiments.runs import Limits
 from natmix.experiments.runs.config import parse_seconds
-from natmix.experiments.tables.format import count
+from natmix.experiments.tables.formatting import count
 from natmix.experiments.tables.paper import ALL, MAIN
 from natmix.modules.codenames import MODULES, parse
 
@@ -32,15 +32,15 @@ _QUICK_FIRST = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """One algorithm on one problem.
+class TableCell:
+    """A cell of the table: one algorithm on one problem.
 
     Attributes:
         codename: in capitals.
         problem: its name.
         max_seconds: per seed; None is the paper's own limit.
         max_run_seconds: per seed, without compilation.
-        together: whether its seeds run together; None for whatever is faster.
+        together: whether its seeds run together; None for the faster way.
     """
 
     codename: str
@@ -51,12 +51,12 @@ class Job:
 
     @property
     def limits(self) -> Limits:
-        """Of a seed, to be completed by the paper's."""
+        """The limits of a seed; the paper's are added."""
         return Limits(max_seconds=self.max_seconds, max_run_seconds=self.max_run_seconds)
 
     @property
     def name(self) -> str:
-        """Of the run directory."""
+        """The name of the run directory."""
         return f"{self.problem}-{self.codename.lower()}"
 
     def folder(self, out: Path) -> Path:
@@ -64,27 +64,27 @@ class Job:
         return out / self.name
 
 
-def plan(
+def cells_to_run(
     candidates: Iterable[str] = MAIN,
     problems: Iterable[str] = PAPER,
     max_seconds: Mapping[str, float] | None = None,
     max_run_seconds: Mapping[str, float] | None = None,
     together: bool | None = None,
-) -> list[Job]:
-    """SAMTRON first, quick problems first, without what the paper has no hyperparameters for.
+) -> list[TableCell]:
+    """The cells that the paper has hyperparameters for, SAMTRON and quick problems first.
 
     Args:
         candidates: codenames.
         problems: names.
         max_seconds: per seed, by problem; under "" for all others.
         max_run_seconds: the same without compilation.
-        together: whether the seeds of a job run together; None for whatever is faster.
+        together: whether the seeds of a cell run together; None for the faster way.
     """
     wanted, where = set(candidates), set(problems)
     limits, running = max_seconds or {}, max_run_seconds or {}
     order = dict.fromkeys((*MAIN, *ALL))
     return [
-        Job(codename, problem, _of(limits, problem), _of(running, problem), together)
+        TableCell(codename, problem, _of(limits, problem), _of(running, problem), together)
         for codename in order
         if codename in wanted
         for problem in _QUICK_FIRST
@@ -92,21 +92,21 @@ def plan(
     ]
 
 
-def at_most(jobs: Sequence[Job], seeds: int) -> str:
-    """In a sentence, how long it takes if every seed uses all of its time."""
-    times = [_shortest(job) for job in jobs]
+def at_most(cells: Sequence[TableCell], seeds: int) -> str:
+    """A sentence on the time it takes if every seed uses all of its limit."""
+    times = [_shortest(cell) for cell in cells]
     each = f"{min(times):g} s" if len(set(times)) == 1 else f"{min(times):g} to {max(times):g} s"
     return (
-        f"{count(len(jobs), 'cell')} of the table, {count(seeds, 'seed')} each, a limit of {each} per seed: "
-        f"at most {_hours(seeds * sum(times))} one after another, and less for what has finished or runs "
+        f"{count(len(cells), 'cell')} of the table, {count(seeds, 'seed')} each, a limit of {each} per seed: "
+        f"at most {_hours(seeds * sum(times))} one after another, less for what has finished or runs "
         "together."
     )
 
 
-def _shortest(job: Job) -> float:
+def _shortest(cell: TableCell) -> float:
     """The time limit of a seed in seconds."""
-    whole = job.max_seconds or presets.paper(job.codename, job.problem).max_seconds
-    return whole if job.max_run_seconds is None else min(whole, job.max_run_seconds)
+    total = cell.max_seconds or presets.paper(cell.codename, cell.problem).max_seconds
+    return total if cell.max_run_seconds is None else min(total, cell.max_run_seconds)
 
 
 def _hours(seconds: float) -> str:
@@ -125,7 +125,7 @@ def available(codename: str, problem: str) -> bool:
 
 
 def parse_candidates(text: str) -> tuple[str, ...]:
-    """Of "samtron,zamtrux" or "all", in the order of the paper."""
+    """Codenames from "samtron,zamtrux" or "all", in the order of the paper."""
     if text.strip().lower() == "all":
         return ALL
     names = {_codename(word) for word in _words(text, "candidate")}
@@ -133,13 +133,13 @@ def parse_candidates(text: str) -> tuple[str, ...]:
 
 
 def parse_problems(text: str) -> tuple[str, ...]:
-    """Of "stm20,wine", in the order of the paper."""
+    """Problems from "stm20,wine", in the order of the paper."""
     names = {_problem(word) for word in _words(text, "problem")}
     return tuple(name for name in (*PAPER, *HELD_OUT) if name in names)
 
 
 def parse_times(texts: Sequence[str]) -> dict[str, float]:
-    """Of "10m", or "stm300=20m,wine=5m", or both; what holds for all others is under ""."""
+    """Time limits from "10m", or "stm300=20m,wine=5m", or both; that of all others is under ""."""
     times: dict[str, float] = {}
     for word in (w for text in texts for w in _words(text, "time")):
         problem, equals, time = word.rpartition("=")

@@ -1,4 +1,4 @@
-"""The tables as numbers."""
+"""The tables as CSV files."""
 
 import csv
 import io
@@ -10,11 +10,11 @@ from typing import Any
 
 from natmix.experiments.problems import PAPER
 from natmix.experiments.runs import SeedRun
+from natmix.experiments.tables.cells import HELD_OUT
 from natmix.experiments.tables.collection import Collection
-from natmix.experiments.tables.jobs import HELD_OUT
 from natmix.experiments.tables.paper import paper_number
+from natmix.experiments.tables.saved_tables import CURVE_COLUMNS, TIME_COLUMNS
 from natmix.experiments.tables.summary import Summary, time_to
-from natmix.experiments.tables.tabled import LOOKED, TOLD
 from natmix.files import replacing
 
 COLUMNS = (
@@ -54,21 +54,21 @@ def seed_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[st
         paper = paper_number(about["algorithm"], about["problem"])
         times = [time_to(seed, paper.mean, compilation=c) if paper else math.inf for c in (True, False)]
         known = [t if math.isfinite(t) else None for t in times]
-        rows.append(about | dict(zip(TOLD, known, strict=True)) | _flat(seed.final))
+        rows.append(about | dict(zip(TIME_COLUMNS, known, strict=True)) | _flat(seed.final))
     return rows
 
 
-def look_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[str, Any]]:
-    """One row per look at a finished seed."""
+def curve_rows(collection: Collection, candidates: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per evaluation of the ELBO of a finished seed."""
     rows = []
     for about, seed in _finished(collection, candidates):
-        looks = zip(*(seed.metrics[name].tolist() for name in LOOKED), strict=True)
-        rows += [about | dict(zip(LOOKED, look, strict=True)) for look in looks]
+        evaluations = zip(*(seed.metrics[name].tolist() for name in CURVE_COLUMNS), strict=True)
+        rows += [about | dict(zip(CURVE_COLUMNS, values, strict=True)) for values in evaluations]
     return rows
 
 
 def _finished(collection: Collection, candidates: Sequence[str]) -> Iterator[tuple[dict[str, Any], SeedRun]]:
-    """Every finished seed, with the columns that name it."""
+    """Every finished seed, with the columns that identify it."""
     for codename, problem in [(c, p) for c in candidates for p in (*PAPER, *HELD_OUT)]:
         run = collection.runs.get((codename, problem))
         for n, seed in ({} if run is None else run.finished).items():
@@ -76,7 +76,7 @@ def _finished(collection: Collection, candidates: Sequence[str]) -> Iterator[tup
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] | None = None) -> None:
-    """Columns as given, or all that occur, in the order they first do; what is unknown stays empty."""
+    """Write the given columns, or all that occur in order of appearance; unknown values stay empty."""
     names = list(columns or dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -87,7 +87,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[s
 
 
 def _flat(final: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits get columns of their own; of metrics that are missing the names are enough."""
+    """One value per column: limits in separate columns, missing metrics by name."""
     out: dict[str, Any] = {}
     for name, value in final.items():
         if name == "missing_metrics":

@@ -1,4 +1,4 @@
-"""Seeds of a table that was written before, where their run directories are gone."""
+"""Seeds read from the CSV files of an earlier table, when their run directories are gone."""
 
 import csv
 import math
@@ -13,27 +13,27 @@ from natmix.experiments.runs.history import WeightHistory
 from natmix.mixture import Mixture
 
 SEEDS = "table3_seeds.csv"
-LOOKS = "table3_looks.csv"
-LOOKED = ("seconds", "compile_seconds", "iterations", "evaluations", "components", "neg_elbo")
-"""What is kept of a look."""
+CURVES = "table3_learning_curves.csv"
+CURVE_COLUMNS = ("seconds", "compile_seconds", "iterations", "evaluations", "components", "neg_elbo")
+"""What is kept of an evaluation of the ELBO."""
 
-TOLD = ("seconds_to_paper", "run_seconds_to_paper")
-"""What the table says of a seed's looks: it may have more of them than are known."""
+TIME_COLUMNS = ("seconds_to_paper", "run_seconds_to_paper")
+"""Times to the paper's ELBO, from all evaluations of a seed: the file may hold fewer of them."""
 
 DTYPE = "float32"
-"""What the table is run in; other runs may be beside them."""
+"""The float type of the table's runs; other runs may be in the same folder."""
 
 UNFINISHED = "unfinished"
-"""Why a seed stopped that was broken off."""
+"""Why an unfinished seed stopped."""
 
 _OTHER_TYPE = ", float64"
 _NAMES = ("algorithm", "problem", "seed")
 
-Looks = dict[tuple[str, ...], list[dict[str, str]]]
+Curves = dict[tuple[str, ...], list[dict[str, str]]]
 
 
-class TabledSeed(SeedRun):
-    """A seed of which the numbers are left: ``numbers`` has all that the table says of it."""
+class SavedSeed(SeedRun):
+    """A seed of which only numbers are left: ``numbers`` has all columns of the table."""
 
     def __init__(
         self,
@@ -54,25 +54,25 @@ class TabledSeed(SeedRun):
         raise FileNotFoundError(f"Seed {self.seed} has no mixture here: {self.path} has its numbers alone.")
 
     def with_final(self, final: dict[str, Any]) -> SeedRun:
-        return TabledSeed(self.path, self.seed, self.metrics, self.numbers, final)
+        return SavedSeed(self.path, self.seed, self.metrics, self.numbers, final)
 
     def __repr__(self) -> str:
-        return f"TabledSeed({str(self.path)!r}, {self.seed})"
+        return f"SavedSeed({str(self.path)!r}, {self.seed})"
 
 
-def tabled_runs(folder: Path) -> Iterator[Run]:
-    """A run for each seed in the table that a folder holds, if it holds one."""
+def saved_runs(folder: Path) -> Iterator[Run]:
+    """A run for each seed of the table in a folder, if there is one."""
     path = folder / SEEDS
     if path.is_file():
-        looks = _looks(folder / LOOKS)
-        for row in _rows(path, (*_NAMES, *LOOKED, "stopped", "device")):
-            yield _run(path, row, looks.get(tuple(row[name] for name in _NAMES), []))
+        curves = _curves(folder / CURVES)
+        for row in _rows(path, (*_NAMES, *CURVE_COLUMNS, "stopped", "device")):
+            yield _run(path, row, curves.get(tuple(row[name] for name in _NAMES), []))
 
 
-def _looks(path: Path) -> Looks:
-    out: Looks = {}
+def _curves(path: Path) -> Curves:
+    out: Curves = {}
     if path.is_file():
-        for row in _rows(path, (*_NAMES, *LOOKED)):
+        for row in _rows(path, (*_NAMES, *CURVE_COLUMNS)):
             out.setdefault(tuple(row[name] for name in _NAMES), []).append(row)
     return out
 
@@ -82,25 +82,23 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
         reader = csv.DictReader(file)
         missing = [name for name in needed if name not in (reader.fieldnames or ())]
         if missing:
-            raise ValueError(
-                f"{path} is no table of seeds that can be read: it has no column {missing[0]!r}."
-            )
+            raise ValueError(f"{path} cannot be read as a table of seeds: it has no column {missing[0]!r}.")
         return list(reader)
 
 
-def _run(path: Path, row: Mapping[str, str], looks: list[dict[str, str]]) -> Run:
+def _run(path: Path, row: Mapping[str, str], curve: list[dict[str, str]]) -> Run:
     try:
         seed, numbers = int(row["seed"]), _numbers(row)
-        known: Sequence[Mapping[str, str]] = looks or [row]
-        metrics = {name: np.array([float(look[name] or "nan") for look in known]) for name in LOOKED}
-        told = {name: float(row.get(name) or "inf") for name in TOLD}
+        known: Sequence[Mapping[str, str]] = curve or [row]
+        metrics = {name: np.array([float(point[name] or "nan") for point in known]) for name in CURVE_COLUMNS}
+        times = {name: float(row.get(name) or "inf") for name in TIME_COLUMNS}
         limits, device = numbers["limits"], numbers["device"]
         broken = numbers["stopped"] == UNFINISHED
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
     except KeyError as error:
         raise ValueError(f"{path} is damaged: a seed has no {error}.") from error
-    metrics |= {name: np.full(len(known), value) for name, value in told.items()}
+    metrics |= {name: np.full(len(known), value) for name, value in times.items()}
     numbers["device"] = str(device).removesuffix(_OTHER_TYPE)
     config = {
         "problem": {"name": row["problem"], "options": {}},
@@ -108,21 +106,21 @@ def _run(path: Path, row: Mapping[str, str], looks: list[dict[str, str]]) -> Run
         "limits": limits,
         "dtype": _OTHER_TYPE.strip(", ") if str(device).endswith(_OTHER_TYPE) else DTYPE,
     }
-    tabled = TabledSeed(path, seed, metrics, numbers, None if broken else numbers)
+    tabled = SavedSeed(path, seed, metrics, numbers, None if broken else numbers)
     return Run(path, config, {"device": numbers["device"]}, {seed: tabled})
 
 
 def _numbers(row: Mapping[str, str]) -> dict[str, Any]:
-    """As in a ``final.json``; a number that is not known is none."""
+    """Numbers as in a ``final.json``; unknown ones are left out."""
     out: dict[str, Any] = {}
     for name, text in row.items():
-        if name in (*_NAMES, *TOLD):
+        if name in (*_NAMES, *TIME_COLUMNS):
             continue
         if name.startswith("limits."):
             out.setdefault("limits", {})[name.removeprefix("limits.")] = _value(text) if text else None
         elif text:
             out[name] = text.split() if name == "missing_metrics" else _value(text)
-        elif name in LOOKED:
+        elif name in CURVE_COLUMNS:
             out[name] = math.nan
     return out
 
