@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
-PACKAGE := pyproject.toml hatch_build.py $(wildcard src/natmix/kernels/native/c/*)
+PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
 .PHONY: demo test test-slow test-stan lint references bench bench-gpu bench-posteriors tutorials clean
 
