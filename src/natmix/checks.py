@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def whole(value: Any, name: str, least: int = 1) -> int:
+def as_int(value: Any, name: str, least: int = 1) -> int:
     """``value`` as an integer of at least ``least``; 1000.0 is not one, and neither is True."""
     try:
         number = operator.index(value)

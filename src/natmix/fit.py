@@ -28,7 +28,7 @@ from natmix.initialization.arguments import (
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
-from natmix.random_keys import several
+from natmix.random_keys import split_keys
 from natmix.result.result import Result
 from natmix.targets import as_target
 
@@ -130,7 +130,7 @@ def fit(
     kind = covariance_kind(covariance, init_mixture)
     dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
     dim = dimension(dim, target, init_mixture)
-    key_run, key_start, key_elbo = several(run_key(seed), 3)
+    key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
     method = start_method(start, model is not None, init_mixture)
     probe = np.zeros(0)
     if dim is not None:  # bad arguments are told before the target is called

@@ -32,12 +32,12 @@ def run_key(seed: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def several(key: PRNGKey, n: int) -> tuple[PRNGKey, ...]:
+def split_keys(key: PRNGKey, n: int) -> tuple[PRNGKey, ...]:
     """``n`` keys of one, by one program."""
     return tuple(jax.random.split(key, n))
 
 
-def draw_rows(key: PRNGKey, log_weights: Float[Array, " K"], n: int) -> Int[Array, " n"]:
+def draw_components(key: PRNGKey, log_weights: Float[Array, " K"], n: int) -> Int[Array, " n"]:
     """``n`` component indices by inverting the cumulative weights: padding changes nothing."""
     cumulative = jnp.cumsum(jnp.exp(log_weights))
     u = jax.random.uniform(key, (n,), cumulative.dtype) * cumulative[-1]

@@ -228,7 +228,7 @@ def test_a_missed_mode_nearby_shows_in_the_tail_of_the_weights():
 
 def test_a_heavy_tail_that_starts_next_to_nothing_does_not_matter():
     tail = stats.genpareto.rvs(1.0, size=4000, random_state=1)
-    x = np.asarray(TRUE.sample(0, 4000))
+    x = np.asarray(TRUE.sample(4000, key=0))
     for size, verdict in ((1e-4, "trust"), (1.0, "distrust")):
         found = diagnose(TRUE, Draws(x, np.log1p(size * tail), np.zeros(4000)))
         assert found.k_hat > found.k_limit
@@ -238,7 +238,7 @@ def test_a_heavy_tail_that_starts_next_to_nothing_does_not_matter():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_perfect_fit_with_rounding_errors_is_trusted(seed):
     """Log densities of a thousand nats in single precision are off by 1e-4, in steps."""
-    x = np.asarray(TRUE.sample(seed, 2000))
+    x = np.asarray(TRUE.sample(2000, key=seed))
     log_p = np.asarray(np.asarray(TRUE.log_prob(x)) + 1000, np.float32).astype(float)
     assert diagnose(TRUE, Draws(x, log_p, np.asarray(TRUE.log_prob(x)))).trusted
 
@@ -313,7 +313,7 @@ def test_a_limit_is_part_of_every_verdict():
 
 def test_hidden_mass_is_too_much_to_correct():
     """Weights of a converged fit with a tail of its own, light and heavy."""
-    x = np.asarray(TRUE.sample(1, 2000))
+    x = np.asarray(TRUE.sample(2000, key=1))
     for shape, verdict in ((0.1, "proposal"), (0.6, "distrust")):
         w = 0.2 + stats.genpareto.rvs(shape, size=2000, random_state=3)
         found = diagnose(TRUE, Draws(x, np.log(w), np.zeros(2000)), stopped="converged")
@@ -333,7 +333,7 @@ def test_nothing_usable_and_zeros():
 
 @pytest.mark.parametrize("samples", [10, 30])
 def test_few_samples_are_called_few(samples):
-    x = np.asarray(TRUE.sample(0, samples))
+    x = np.asarray(TRUE.sample(samples, key=0))
     log_p = np.asarray(TRUE.log_prob(x))
     found = diagnose(TRUE, Draws(x, log_p, log_p))
     assert found.verdict == "distrust"
@@ -342,8 +342,10 @@ def test_few_samples_are_called_few(samples):
 
 
 def test_a_verdict_does_not_depend_on_the_target_s_constant():
-    a = diagnose(TRUE, Draws(np.asarray(TRUE.sample(0, 500)), np.linspace(0, 1, 500), np.zeros(500)))
-    b = diagnose(TRUE, Draws(np.asarray(TRUE.sample(0, 500)), np.linspace(0, 1, 500) + 1e4, np.zeros(500)))
+    a = diagnose(TRUE, Draws(np.asarray(TRUE.sample(500, key=0)), np.linspace(0, 1, 500), np.zeros(500)))
+    b = diagnose(
+        TRUE, Draws(np.asarray(TRUE.sample(500, key=0)), np.linspace(0, 1, 500) + 1e4, np.zeros(500))
+    )
     assert a.verdict == b.verdict
     assert a.k_hat == pytest.approx(b.k_hat, abs=1e-6)
 

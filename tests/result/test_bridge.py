@@ -92,7 +92,7 @@ def test_correlated_draws_make_the_error_larger_as_they_should():
 def test_with_a_mode_missing_only_bridge_sampling_is_right():
     both = Mixture.full([0.5, 0.5], [[-5.0], [5.0]], [[[1.0]], [[1.0]]])
     one = Mixture.full([1.0], [[-5.0]], [[[1.0]]])
-    x, y = np.asarray(one.sample(0, 2000)), np.asarray(both.sample(1, 2000))
+    x, y = np.asarray(one.sample(2000, key=0)), np.asarray(both.sample(2000, key=1))
     at_q, at_p = (np.asarray(both.log_prob(v) - one.log_prob(v)) for v in (x, y))
     log_q = np.asarray(one.log_prob(x))
     assert diagnose(one, Draws(x, at_q + log_q, log_q)).log_evidence.value == pytest.approx(
@@ -175,7 +175,7 @@ def test_named_draws_of_a_numpyro_model_are_unconstrained():
     with pytest.raises(ValueError, match="lack the model's variable 'sigma'"):
         fitted.bridge({"mu": mu[0]})
     assert isinstance(fitted.model, NumpyroModel)
-    x = np.asarray(fitted.mixture.sample(0, 5))
+    x = np.asarray(fitted.mixture.sample(5, key=0))
     np.testing.assert_allclose(fitted.model.unconstrain(fitted.model.constrain(x)), x, atol=1e-6)
 
 

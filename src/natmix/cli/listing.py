@@ -36,6 +36,8 @@ def list_(
         console.print("\nAlgorithms with the paper's hyperparameters (--preset paper)", style="bold")
         console.print(" ".join(presets.codenames()))
         console.print(f"for {_of_the_paper()}.", soft_wrap=True)
+        console.print("\nWith those of the paper's Experiment 1 (--preset paper-exp1)", style="bold")
+        console.print(f"{_of_experiment_1()}.")
         console.print("All others start from what natmix.fit chooses; natmix options lists the letters.")
         console.print(f"\nRuns in {runs}", style="bold", soft_wrap=True)
         found = _runs(runs)
@@ -53,6 +55,14 @@ def _of_the_paper() -> str:
     out = [name for name in catalogue() if name not in in_paper]
     out += [f"{p} ({c})" for c in presets.codenames() for p in in_paper if p not in presets.problems(c)]
     return f"all of these problems but {', '.join(out)}" if out else "all of these problems"
+
+
+def _of_experiment_1() -> str:
+    from natmix.experiments import presets
+
+    experiment = presets.EXPERIMENTS["paper-exp1"]
+    names = presets.codenames(experiment)
+    return f"{' '.join(names)} for {', '.join(presets.problems(names[0], experiment))}"
 
 
 def _problems() -> "tuple[Table, list[str]]":

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.diagnostics.modes import group
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
@@ -95,14 +95,14 @@ def agreement(results: Sequence[Result], *, samples: int = _SAMPLES, seed: int =
             f"Agreement is between results of natmix.fit, got {type(strange[0]).__name__}; for mixtures "
             "there is one.kl(other)."
         )
-    samples = whole(samples, "samples")
+    samples = as_int(samples, "samples")
     run_key(seed)
     if len(results) < 2:
         raise ValueError(f"Agreement is between at least two results, got {len(results)}.")
     mixtures = [r.mixture for r in results]
     if len({m.dim for m in mixtures}) > 1:
         raise ValueError("These results are of targets with different dimensions.")
-    draws = [np.asarray(m.sample(seed + i, samples), float) for i, m in enumerate(mixtures)]
+    draws = [np.asarray(m.sample(samples, key=seed + i), float) for i, m in enumerate(mixtures)]
     fits = list(enumerate(zip(mixtures, draws, strict=True)))
     divergences = np.zeros((len(fits), len(fits)))
     missing: list[Missing] = []

@@ -11,7 +11,7 @@ from natmix.diagnostics.draws import Draws
 from natmix.estimate import Estimate
 from natmix.kernels.compilation import quick_jit
 from natmix.mixture import Mixture
-from natmix.random_keys import several
+from natmix.random_keys import split_keys
 from natmix.targets import AbstractTarget
 
 
@@ -63,8 +63,8 @@ NO_ELBO = no_elbo(0)
 
 def evaluated_draws(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Draws:
     """Fresh samples of the mixture, with both log densities."""
-    key_x, key_target = several(key, 2)
-    x = mixture.sample(key_x, samples)
+    key_x, key_target = split_keys(key, 2)
+    x = mixture.sample(samples, key=key_x)
     log_p = np.asarray(_log_density(target, key_target, x), dtype=float)
     return Draws(np.asarray(x, dtype=float), log_p, np.asarray(mixture.log_prob(x), dtype=float))
 

@@ -28,7 +28,7 @@ REACH = (1.0, 3.0, 10.0, 30.0, 100.0)
 
 With 32 climbs, two Gaussians as wide as the region and in 2 and 10 dimensions, the second one was found in 32
 of 32 searches at 30 and 50 times that width, in 15 of 16 at 100, in 12 of 16 at 200 and in 1 of 16 at 500
-(benchmarks/missed_modes.py). A mode
+(benchmarks/quality/missed_modes.py). A mode
 three times narrower than the other has next to no slope of its own: 11 of 64 in 2 dimensions and none in 10
 were found, whatever their distance.
 """

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natmix.gaussians import accelerator_products, cpu_products
 from natmix.gaussians.kernels import LOG_2PI, AbstractKernel, differentiable_log_prob
 from natmix.kernels.blocks import block_rows
 from natmix.kernels.float64 import in_double

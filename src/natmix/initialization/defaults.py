@@ -36,7 +36,7 @@ ADAPTATION: dict[str, Any] = {
 """How components come and go unless the user says otherwise.
 
 The paper's thresholds end at 50 nats: in few dimensions all of its additions then go to far tails.
-The two small ones refine what is known (benchmarks/additions.py measures both).
+The two small ones refine what is known (benchmarks/quality/additions.py measures both).
 """
 
 

@@ -12,4 +12,4 @@ def reached(region: Mixture, key: Array, n: int, reach: Sequence[float]) -> Floa
     """Samples of a region made wider about its mean, by the factors in ``reach`` in turn."""
     centre = np.asarray(region.mean(), float)
     factors = np.resize(reach, n)[:, None]
-    return centre + factors * (np.asarray(region.sample(key, n), float) - centre)
+    return centre + factors * (np.asarray(region.sample(n, key=key), float) - centre)

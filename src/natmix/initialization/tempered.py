@@ -60,7 +60,7 @@ def tempered(values: Values, region: Mixture, seed: int, *, gradients: bool) -> 
     n = int(min(n, values.left))
     if n < 2:
         return None
-    x = np.asarray(region.sample(jax.random.key(seed % 2**32), n), float)
+    x = np.asarray(region.sample(n, key=jax.random.key(seed % 2**32)), float)
     warming = _Warming(values, region, gradients, rng)
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
         points = warming.at(x)

@@ -1,13 +1,44 @@
 """Arguments of mixtures, checked."""
 
+import functools
+import inspect
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 from numpy.typing import ArrayLike
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def key_by_keyword(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A method that says what to write where its key is given by position."""
+    most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(method).parameters.values())
+
+    @functools.wraps(method)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if len(args) > most or any(_is_key(a) for a in args):
+            name = method.__name__
+            first = "other, 1000" if name == "kl" else "10"
+            raise TypeError(
+                f"Mixture.{name} takes the number of samples by position and the key by keyword: "
+                f"{name}({first}, key=0)."
+            )
+        return method(*args, **kwargs)
+
+    return checked
+
+
+def _is_key(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return False
+    return jnp.issubdtype(dtype, jax.dtypes.prng_key) or (dtype == jnp.uint32 and np.shape(value) == (2,))
 
 
 def at_least_one(n: int) -> int:

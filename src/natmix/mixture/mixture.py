@@ -12,14 +12,14 @@ from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from natmix.array_types import PRNGKey
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.estimate import Estimate, mean_estimate
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 from natmix.gaussians.algebra import component_std, gaussian_kl
 from natmix.kernels.compilation import quick_array_jit
 from natmix.kernels.linalg import einsum, symmetrise
-from natmix.mixture.checks import at_least_one, check_parameters, holds, normalise
-from natmix.random_keys import as_key, draw_rows
+from natmix.mixture.checks import at_least_one, check_parameters, holds, key_by_keyword, normalise
+from natmix.random_keys import as_key, draw_components
 
 if TYPE_CHECKING:
     import numpyro.distributions
@@ -130,15 +130,17 @@ class Mixture(eqx.Module):
 
     # Sampling -----------------------------------------------------------------------------------
 
-    def sample(self, key: PRNGKey | int, n: int = 1) -> Float[Array, "n D"]:
-        """``n`` independent samples; ``key`` is a JAX key or an integer seed."""
-        return self.sample_with_components(key, n)[0]
+    @key_by_keyword
+    def sample(self, n: int = 1, *, key: PRNGKey | int = 0) -> Float[Array, "n D"]:
+        """``n`` independent samples [n, D]; ``key`` is a JAX key or an integer seed."""
+        return self.sample_with_components(n, key=key)[0]
 
+    @key_by_keyword
     def sample_with_components(
-        self, key: PRNGKey | int, n: int = 1
+        self, n: int = 1, *, key: PRNGKey | int = 0
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
         """``n`` samples and the component each was drawn from."""
-        return _sample(self, as_key(key), whole(n, "The number of samples", 0))
+        return _sample(self, as_key(key), as_int(n, "The number of samples", 0))
 
     # Moments and information --------------------------------------------------------------------
 
@@ -164,21 +166,23 @@ class Mixture(eqx.Module):
             raise ValueError("Probabilities must lie strictly between 0 and 1.")
         return _quantile(self, p.reshape(-1)).reshape(*p.shape, self.dim)
 
-    def entropy(self, key: PRNGKey | int = 0, n: int = 10_000) -> Estimate:
+    @key_by_keyword
+    def entropy(self, n: int = 10_000, *, key: PRNGKey | int = 0) -> Estimate:
         """H(q) = -E[log q]: exact for one component, otherwise from ``n`` samples."""
         q = self._present()
         if q.num_components == 1:
             return Estimate(float(q.components.entropy()[0]), 0.0)
-        return mean_estimate(-q.log_prob(q.sample(key, at_least_one(n))))
+        return mean_estimate(-q.log_prob(q.sample(at_least_one(n), key=key)))
 
-    def kl(self, other: "Mixture", key: PRNGKey | int = 0, n: int = 10_000) -> Estimate:
+    @key_by_keyword
+    def kl(self, other: "Mixture", n: int = 10_000, *, key: PRNGKey | int = 0) -> Estimate:
         """KL(self || other): exact between two Gaussians, otherwise from ``n`` samples of self."""
         if other.dim != self.dim:
             raise ValueError(f"Both mixtures must have the same dimension, got {self.dim} and {other.dim}.")
         p, q = self._present(), other._present()
         if p.num_components == 1 and q.num_components == 1:
             return Estimate(float(gaussian_kl(p.components, q.components)), 0.0)
-        x = p.sample(key, at_least_one(n))
+        x = p.sample(at_least_one(n), key=key)
         return mean_estimate(p.log_prob(x) - q.log_prob(x))
 
     # New mixtures -------------------------------------------------------------------------------
@@ -300,7 +304,7 @@ def _log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, " N"]:
 @quick_array_jit(static_argnums=(2,))
 def _sample(q: Mixture, key: PRNGKey, n: int) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
     key_o, key_x = jax.random.split(key)
-    rows = draw_rows(key_o, q.log_weights, n)
+    rows = draw_components(key_o, q.log_weights, n)
     noise = jax.random.normal(key_x, (n, q.dim), q.dtype)
     return q.components.colour_rows(noise, rows), rows
 

@@ -184,7 +184,7 @@ class NumpyroModel(AbstractModel):
     def _check_supports(self, mixture: Mixture) -> None:
         """Raise if a support depends on other variables: the guide's transformations are fixed."""
         biject_to = _numpyro().distributions.transforms.biject_to
-        x = mixture.sample(0, 8)
+        x = mixture.sample(8, key=0)
         right = self.constrain(x)
         for name, free in jax.vmap(self._one)(x).items():
             value = jax.vmap(biject_to(self._sites[name]["fn"].support))(free)

@@ -72,5 +72,5 @@ class SavedModel(AbstractModel):
         raise ValueError(
             f"This needs the {self.kind}, which a file does not hold: give it again, as in "
             "natmix.Result.load(path, model=model). Without it to_arviz() has the saved samples, and "
-            "result.mixture.sample(seed, n) gives unconstrained ones."
+            "result.mixture.sample(n, key=seed) gives unconstrained ones."
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.mixture import Mixture
 from natmix.plot.components_2d import draw_ellipses, heavy
 from natmix.plot.coordinate_names import axis_names, bare, names
@@ -74,7 +74,7 @@ def corner(
     chosen = _chosen(dims, mixture, names(result, mixture.dim))
     shown, transformed = _names(result, mixture.dim, chosen, labels)
     part = mixture.marginal(chosen)
-    x = np.asarray(part.sample(seed, whole(samples, "samples", 2)), float)
+    x = np.asarray(part.sample(as_int(samples, "samples", 2), key=seed), float)
     n = len(chosen)
     layout = CornerLayout(n, max(map(len, shown)), traces)
     axes = np.full((n, n), None, object)

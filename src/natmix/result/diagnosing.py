@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.diagnostics.budget import affordable_chains, affordable_climbs, climb_evaluations, climb_seconds
 from natmix.diagnostics.diagnosis import Diagnosis, diagnose
 from natmix.diagnostics.draws import Draws
@@ -42,7 +42,7 @@ def _number(value: Any, name: str, things: str) -> int | None:
     if value is False:
         return 0
     try:
-        return whole(value, name, 0)
+        return as_int(value, name, 0)
     except ValueError as error:
         raise ValueError(
             f'{name} is a number of {things}, 0 or False for none, or "auto", got {value!r}.'

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.models.base import coordinate_names
 from natmix.models.pytree import leaf_name
 
@@ -38,10 +38,10 @@ def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
         import pandas
     except ImportError as error:
         raise ImportError("This needs pandas: pip install 'natmix[arviz]'.") from error
-    n = whole(n, "n", 2)
+    n = as_int(n, "n", 2)
     rows = {}
     labels = coordinate_names if result.model is None else result.model.labels
-    found = variables(result, np.asarray(result.mixture.sample(seed, n)))
+    found = variables(result, np.asarray(result.mixture.sample(n, key=seed)))
     for name, value in latent_first(result, found).items():
         flat = value.reshape(n, -1).astype(float)
         for label, column in zip(labels(name, value.shape[1:]), flat.T, strict=True):

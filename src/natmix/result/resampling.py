@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.diagnostics import HIDDEN_SHARE, Smoothed, pareto_smooth, reliable_below
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.random_keys import run_key
@@ -25,7 +25,7 @@ _TOO_FEW = 100
 def resampled(result: "Result", n: int, pool: int, seed: int) -> Float[np.ndarray, "n D"]:
     """``n`` draws out of ``pool`` fresh ones, by their weights."""
     assert result.target is not None
-    n, pool = whole(n, "n"), whole(pool, "pool")
+    n, pool = as_int(n, "n"), as_int(pool, "pool")
     if pool < n:
         raise ValueError(f"resample() needs n >= 1 and a pool of at least n samples, got {n} and {pool}.")
     key = run_key(seed)

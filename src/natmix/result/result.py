@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.diagnostics.draws import Draws
 from natmix.diagnostics.elbo import Elbo
 from natmix.estimate import Estimate
@@ -161,7 +161,7 @@ class Result:
         """
         from natmix.result.diagnosing import diagnosed, number_of_chains, number_of_climbs
 
-        samples = whole(samples, "samples", 0)
+        samples = as_int(samples, "samples", 0)
         climbs, chains = number_of_climbs(search), number_of_chains(explore)
         if samples or climbs or chains:
             self._check_target("diagnose()")
@@ -171,7 +171,7 @@ class Result:
         """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.
 
         Unlike importance sampling it does not need a mixture that covers the target's tails
-        (``python benchmarks/bridge.py`` compares the two). Draws of `resample` will not do.
+        (``python benchmarks/quality/bridge.py`` compares the two). Draws of `resample` will not do.
 
         Args:
             draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` or `pymc.sample` gives
@@ -184,11 +184,11 @@ class Result:
         from natmix.result.bridge import bridge
 
         self._check_target("bridge()")
-        return bridge(self, draws, whole(samples, "samples", 0), seed)
+        return bridge(self, draws, as_int(samples, "samples", 0), seed)
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Any:
         """Samples of the mixture, [n, D]; of a model its own variables, constrained, samples first."""
-        return self._named(self.mixture.sample(seed, whole(n, "n")))
+        return self._named(self.mixture.sample(as_int(n, "n"), key=seed))
 
     def predict(
         self, n: int, /, *model_args: Any, seed: int = 0, **model_kwargs: Any
@@ -226,7 +226,7 @@ class Result:
         from natmix.result.resampling import SMALLEST_POOL, resampled
 
         self._check_target("resample()")
-        usual = max(5 * whole(n, "n"), SMALLEST_POOL)
+        usual = max(5 * as_int(n, "n"), SMALLEST_POOL)
         return self._named(resampled(self, n, usual if pool is None else pool, seed))
 
     def save(self, path: str | Path) -> None:

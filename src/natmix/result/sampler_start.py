@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.models import AbstractModel
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class SamplerStart:
 
 def sampler_start(result: "Result", chains: int, seed: int) -> SamplerStart:
     """`Result.sampler_start`."""
-    chains = whole(chains, "chains")
+    chains = as_int(chains, "chains")
     mixture = result.mixture
     weights = np.asarray(mixture.weights, float)
     within = np.einsum("k,kij->ij", weights / weights.sum(), np.asarray(mixture.covariances, float))
-    positions = np.asarray(mixture.sample(seed, chains), float)
+    positions = np.asarray(mixture.sample(chains, key=seed), float)
     return SamplerStart(positions, np.asarray(mixture.covariance(), float), within, result.model)

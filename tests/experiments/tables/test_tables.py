@@ -211,9 +211,9 @@ def quick(monkeypatch, tmp_path, quick_compilation):
     """Two-dimensional problems under the names of the paper's, with little work per iteration."""
     paper = presets.paper
 
-    def small(codename, problem):
-        chosen = paper(codename, problem)
-        return presets.Preset(chosen.codename, problem, SMALL, 1, 0.0, 3.0, 9.0, 1000.0, 12)
+    def small(codename, problem, experiment=3):
+        chosen = paper(codename, problem, experiment)
+        return presets.Preset(chosen.codename, problem, experiment, SMALL, 1, 0.0, 3.0, 9.0, 1000.0, 12)
 
     monkeypatch.setattr(presets, "paper", small)
     monkeypatch.setattr(problems, "load", lambda name, seed, dtype: tiny(seed, dtype, name))

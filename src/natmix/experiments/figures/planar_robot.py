@@ -95,7 +95,7 @@ def _draw_samples(ax: "Axes", mixture: Mixture, kin: Families, samples: int, see
     """Thin robots; how far they reach."""
     from matplotlib.collections import LineCollection
 
-    x, rows = (np.asarray(a) for a in mixture.sample_with_components(seed, samples))
+    x, rows = (np.asarray(a) for a in mixture.sample_with_components(samples, key=seed))
     weights = np.asarray(mixture.weights, dtype=float)
     opacity = _FAINTEST + (_STRONGEST - _FAINTEST) * weights / weights.max()
     colours = np.column_stack([shades(component_colours(len(kin.weights))[kin.of]), opacity])

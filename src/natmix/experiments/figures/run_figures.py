@@ -95,7 +95,7 @@ def _target_samples(subject: Subject) -> tuple[str, Float[np.ndarray, "N D"] | N
     try:
         problem = subject.problem
         if problem.sample is not None:
-            x = problem.sample(jax.random.key(subject.seed.seed), _SAMPLES)
+            x = problem.sample(_SAMPLES, key=jax.random.key(subject.seed.seed))
             return f"target ({_SAMPLES:,} exact samples)", np.asarray(x), ""
         reference = load_for(problem)
     except (FileNotFoundError, ImportError) as error:

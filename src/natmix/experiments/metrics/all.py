@@ -90,7 +90,7 @@ def _from_target(
 ) -> dict[str, float]:
     key_x, key_slices = jax.random.split(key)
     bound = evidence_upper_bound(mixture, problem.reference, samples)
-    x = mixture.sample(key_x, len(samples))
+    x = mixture.sample(len(samples), key=key_x)
     return {
         "eubo": bound.value,
         "eubo_se": bound.standard_error,
@@ -110,6 +110,6 @@ def _padded(mixture: Mixture) -> Mixture:
 
 def _target_samples(problem: "Problem", key: PRNGKey, samples: int) -> Float[np.ndarray, "N D"] | None:
     if problem.sample is not None:
-        return np.asarray(problem.sample(key, samples))
+        return np.asarray(problem.sample(samples, key=key))
     reference = load_for(problem)
     return None if reference is None else reference.samples[:samples]

@@ -42,7 +42,7 @@ def mmd_to_reference(problem_name: str, mixture: Mixture, key: PRNGKey | int) ->
     name = reference_name(problem_name)
     reference = load(name)
     kernel = _remembered(name, reference.sha256)
-    return _mmd(np.asarray(mixture.sample(key, SAMPLES), dtype=float), kernel)
+    return _mmd(np.asarray(mixture.sample(SAMPLES, key=key), dtype=float), kernel)
 
 
 class _Kernel(NamedTuple):

@@ -31,7 +31,7 @@ def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: PRNGKey | 
     if samples < 2:
         raise ValueError(f"An estimate with a standard error needs at least two samples, got {samples}.")
     key_x, key_target = jax.random.split(as_key(key))
-    return _at(mixture, target, key_target, mixture.sample(key_x, samples))
+    return _at(mixture, target, key_target, mixture.sample(samples, key=key_x))
 
 
 def at_target_samples(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> Ratios:

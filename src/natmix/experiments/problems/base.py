@@ -1,7 +1,7 @@
 """What a test problem is."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -15,7 +15,15 @@ from natmix.gaussians.diagonal import DiagonalGaussians
 from natmix.mixture import Mixture
 from natmix.targets import JaxTarget
 
-Sampler = Callable[[PRNGKey, int], Float[Array, "N D"]]
+
+class Sampler(Protocol):
+    """Draws exact samples of a target."""
+
+    def __call__(self, n: int, *, key: PRNGKey) -> Float[Array, "n D"]:
+        """``n`` independent samples."""
+        ...
+
+
 Metric = Callable[[Mixture, PRNGKey], float]
 
 

@@ -41,7 +41,7 @@ class AbstractEllipticalMixture(eqx.Module):
         """The log density as a function of |L^-1 (x - m)|^2."""
         return jax.nn.logsumexp(self.log_profile(squared) + self.log_constant, axis=1)
 
-    def sample(self, key: PRNGKey, n: int) -> Float[Array, "n D"]:
+    def sample(self, n: int, *, key: PRNGKey) -> Float[Array, "n D"]:
         """``n`` independent samples."""
         return _sample(self, key, n)
 

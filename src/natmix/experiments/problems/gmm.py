@@ -73,6 +73,6 @@ def gmm(
         Start.build(dim, mean=0, mean_scale=31.63, variance=1000),
         log_evidence=0.0,
         modes=shape.mean,
-        sample=lambda key, n: density.sample(key, n),
+        sample=lambda n, *, key: density.sample(n, key=key),
         secondary={"detected_modes": secondary.detected_modes(shape.mean)},
     )

@@ -89,7 +89,7 @@ def stm(
         Start.build(dim, mean=0, mean_scale=100, variance=300),
         log_evidence=0.0,
         modes=modes,
-        sample=lambda key, n: density.sample(key, n),
+        sample=lambda n, *, key: density.sample(n, key=key),
         secondary={"detected_modes": secondary.detected_modes(modes)},
         infinite=dict.fromkeys(("eubo", "forward_ess", "sliced_wasserstein"), _NO_VARIANCE),
     )

@@ -225,4 +225,4 @@ def _entropy(mixture: Mixture, key: PRNGKey) -> float:
 
 
 def _feasible_share(poses: Talos) -> Metric:
-    return lambda mixture, key: float(jnp.mean(poses.feasible(mixture.sample(key, _SAMPLES))))
+    return lambda mixture, key: float(jnp.mean(poses.feasible(mixture.sample(_SAMPLES, key=key))))
