@@ -1,4 +1,4 @@
-"""The native kernels of the logistic regressions and of the wine network, for every set of vector instructions."""
+"""The native kernels of logistic regressions and of the wine network, for every set of instructions."""
 
 import os
 import subprocess

@@ -95,13 +95,8 @@ static XLA_FFI_Error *handle(const XLA_FFI_CallFrame *frame, const signature *s,
 #define KERNEL_SINGLE(name, arguments, results) HANDLER(name, best()->singles, arguments, results)
 #include "each_kernel.h"
 
-typedef struct {
-  const signature *signature;
-  XLA_FFI_Handler *handler;
-} entry;
-
-/* The table, for Python: NULL follows the last kernel. */
-EXPORTED const entry natmix_kernels[] = {
+/* The table, for Python. */
+EXPORTED const kernel_entry natmix_kernels[] = {
 #define KERNEL(name, arguments, results) {&signature_##name, handle_##name},
 #include "each_kernel.h"
     {NULL, NULL}};

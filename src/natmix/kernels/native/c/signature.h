@@ -11,6 +11,12 @@ typedef struct {
   const char *kernel, *arguments, *results;
 } signature;
 
+/* A line of the library's table, as Python reads it; the last one is all NULL. */
+typedef struct {
+  const signature *signature;
+  XLA_FFI_Handler *handler;
+} kernel_entry;
+
 /* The arrays of a call, arguments first, then as many results as the table has: NULL for those not asked for. */
 typedef struct {
   array *arrays[MOST_ARRAYS];
