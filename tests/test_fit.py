@@ -9,7 +9,7 @@ import pytest
 
 import natmix
 from natmix import GMMVI, Info, Mixture
-from natmix.engine.convergence import Best
+from natmix.engine.convergence import BestMixture
 from natmix.mixture.negligible import NEGLIGIBLE_WEIGHT, without_negligible
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -305,7 +305,7 @@ def test_negligible_components_are_left_out():
 
 def test_the_last_mixture_gives_way_to_a_better_one(monkeypatch, result):
     """If the end of a run is worse than its middle, the middle is returned and the result says so."""
-    monkeypatch.setattr(Best, "beats_last", lambda self, tolerance: True)
+    monkeypatch.setattr(BestMixture, "beats_last", lambda self, tolerance: True)
     other = natmix.fit(target, dim=2, seed=3, max_iterations=300, **OPTIONS)
     assert any("worse" in note for note in other.notes)
     assert other.elbo.value == pytest.approx(2.5, abs=0.1)

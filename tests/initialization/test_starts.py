@@ -10,10 +10,10 @@ from natmix import HostTarget, JaxTarget, Mixture
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.initialization import STARTS, Setting
 from natmix.initialization.clusters import cluster
-from natmix.initialization.defaults import Region
 from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
 from natmix.initialization.lbfgs import LbfgsPath, lbfgs_run
 from natmix.initialization.pathfinder import PathGaussian, best_gaussian, in_mode, pathfinder
+from natmix.initialization.region import Region
 from natmix.initialization.tempered import tempered_samples
 
 jax.config.update("jax_enable_x64", True)

@@ -101,7 +101,7 @@ class Result:
         counts: iterations and exact numbers of evaluations.
         timings: in seconds, compilation separately.
         stopped: why the fit ended: "converged", "max_iterations", "max_evaluations", "max_seconds",
-            "interrupted", or "failed" in the result that a `TargetError` carries.
+            "callback", "interrupted", or "failed" in the result that a `TargetError` carries.
         algorithm: the algorithm that ran.
         settings: everything needed to repeat the fit, as plain Python (of an ``init_mixture`` only that there
             was one).

@@ -24,7 +24,7 @@ from natmix.experiments.figures import plot_planar_robot, plot_talos
 from natmix.experiments.figures.planar_robot import families
 from natmix.experiments.figures.run_figures import FIGURES, Drawing, RunFigure, figures_of
 from natmix.experiments.problems.planar_robot import GOALS, end_position
-from natmix.experiments.runs.loading import LOOK_NUMBERS
+from natmix.experiments.runs.loading import EVALUATION_NUMBERS
 from natmix.plot.style import KNOWN
 
 # Planar robot -----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
         np.savez(folder / "weights.npz", **history(20).arrays())
         if finished:
             mixture.save(folder / "mixture.safetensors")
-            final = dict.fromkeys((*LOOK_NUMBERS, "stopped", "limits", "device"), 1) | {
+            final = dict.fromkeys((*EVALUATION_NUMBERS, "stopped", "limits", "device"), 1) | {
                 "neg_elbo": 5.0 / 8 + seed
             }
             (folder / "final.json").write_text(json.dumps(final))

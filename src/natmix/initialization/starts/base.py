@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.gaussians import AbstractGaussians
-from natmix.initialization import defaults
 from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
+from natmix.initialization.region import Region, initial_mixture
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
@@ -23,13 +23,14 @@ class Initialization(NamedTuple):
 
     Attributes:
         mixture: the initial mixture.
-        prior: one Gaussian, from which candidates for new components are drawn.
+        prior: one Gaussian, from which candidates for new components are drawn; None for the mixture's own
+            mean and covariance.
         evaluations: of the target, to find the initial mixture.
         note: for the user; empty if there is nothing to say.
     """
 
     mixture: Mixture
-    prior: Mixture
+    prior: Mixture | None
     evaluations: int = 0
     note: str = ""
 
@@ -48,7 +49,7 @@ class Setting(NamedTuple):
     """
 
     target: AbstractTarget
-    region: defaults.Region
+    region: Region
     key: Array
     dtype: Any
     family: type[AbstractGaussians]
@@ -58,7 +59,7 @@ class Setting(NamedTuple):
     def from_region(self, key: Array) -> tuple[Mixture, Mixture]:
         """The initial region as a mixture (several means are drawn from it), and as one Gaussian."""
         n = 1 if self.components is None else self.components
-        return defaults.start(self.target.dim, self.dtype, key, self.region, self.family, n)
+        return initial_mixture(self.target.dim, self.dtype, key, self.region, self.family, n)
 
     def mixture(
         self,

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import jax
 
+from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.capacity import initial_capacity
-from natmix.experiments.runs.batch import Together
 from natmix.experiments.runs.config import RunConfig
 from natmix.gmmvi import GMMVI
 from natmix.modules.state import State
@@ -15,13 +15,13 @@ _ACCELERATOR_SIZE = 2**26
 """The largest `step_size` for which seeds run together: an estimate, see benchmarks/speed/together.py."""
 
 
-def step_size(algorithm: GMMVI, rows: int, dim: int, seeds: int) -> int:
-    """How much there is to do in an iteration of all seeds: rows * samples * dimensions * seeds."""
+def step_size(algorithm: GMMVI, capacity: int, dim: int, seeds: int) -> int:
+    """How much there is to do in an iteration of all seeds: capacity * samples * dimensions * seeds."""
     selector = algorithm.sample_selector
-    return rows * (selector.max_draws(rows) + selector.reused_per_row * rows) * dim * seeds
+    return capacity * (selector.max_draws(capacity) + selector.reused_per_row * capacity) * dim * seeds
 
 
-def faster_together(algorithm: GMMVI, rows: int, dim: int, seeds: int) -> bool:
+def faster_together(algorithm: GMMVI, capacity: int, dim: int, seeds: int) -> bool:
     """Whether several seeds at once take less time per seed than one after another.
 
     On an accelerator, while an iteration is small its time goes into starting the many operations, which
@@ -32,10 +32,10 @@ def faster_together(algorithm: GMMVI, rows: int, dim: int, seeds: int) -> bool:
     """
     if seeds < 2 or jax.default_backend() == "cpu":
         return False
-    return step_size(algorithm, rows, dim, seeds) <= _ACCELERATOR_SIZE
+    return step_size(algorithm, capacity, dim, seeds) <= _ACCELERATOR_SIZE
 
 
-class Choice(NamedTuple):
+class BatchChoice(NamedTuple):
     """How the seeds of a run are to run.
 
     Attributes:
@@ -49,16 +49,16 @@ class Choice(NamedTuple):
     def at_first(self, seeds: int) -> bool:
         """Whether that many new seeds may begin together."""
         config = self.config
-        rows = initial_capacity(config.algorithm, config.components, len(config.start.mean))
-        return seeds > 1 and self._allows(rows, seeds)
+        capacity = initial_capacity(config.algorithm, config.components, len(config.start.mean))
+        return seeds > 1 and self._allows(capacity, seeds)
 
-    def still(self, stepper: Together, states: Sequence[State]) -> bool:
+    def still(self, runner: BatchRunner, states: Sequence[State]) -> bool:
         """Whether seeds that run together should go on so."""
-        return self.together is True or self._allows(stepper.rows_wanted(states), len(states))
+        return self.together is True or self._allows(runner.next_capacity(states), len(states))
 
-    def _allows(self, rows: int, seeds: int) -> bool:
+    def _allows(self, capacity: int, seeds: int) -> bool:
         if self.together is not None:
             return self.together
         config = self.config
-        # A group that has shrunk to its last seed has its program: it goes on.
-        return faster_together(config.algorithm, rows, len(config.start.mean), max(seeds, 2))
+        # A batch that has shrunk to its last seed has its program: it goes on.
+        return faster_together(config.algorithm, capacity, len(config.start.mean), max(seeds, 2))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from natmix.experiments.runs import clock
-from natmix.experiments.runs.clock import Clock
+from natmix.engine import clock
+from natmix.engine.clock import Clock
 
 
 class FakeTime:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 
 class Clock:
-    """Wall time, compilation included, without what is not the algorithm's: looks and checkpoints."""
+    """Wall time since it was made, compilation included, without its pauses.
+
+    Runs pause it for what is not the algorithm's: evaluations of the ELBO and checkpoints.
+    """
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
