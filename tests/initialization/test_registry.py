@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from natmix.initialization.region import Region
 
 import natmix
 from natmix import JaxTarget
 from natmix.gaussians import FullGaussians
+from natmix.initialization.region import Region
 from natmix.initialization.starts import (
     STARTS,
     AbstractSearchStart,
