@@ -94,7 +94,8 @@ def fit(
             1 if left out.
         init_mixture: the mixture to start from, instead of one drawn. The initial region, where new
             components are sought, is then its own unless given.
-        covariance: "full" or "diagonal"; as in ``init_mixture``, otherwise full, if left out.
+        covariance: the covariance family: "full", "diagonal" or another of `natmix.gaussians.FAMILIES`; as in
+            ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
         mesh: several devices to divide components and samples among: a mesh with one axis, such as
             ``jax.make_mesh((8,), ("components",))``, or a list of devices. The numbers stay the same up to
@@ -145,7 +146,7 @@ def fit(
     found = as_target(target, dim, arguments.dtype, probe=np.asarray(initial.mixture.mean()))
 
     # The algorithm.
-    chosen, known, notes = resolve_algorithm(algorithm, found, arguments.dtype, arguments.diagonal, overrides)
+    chosen, known, notes = resolve_algorithm(algorithm, found, arguments.dtype, arguments.family, overrides)
     if model is not None and model.remark:
         notes.append(model.remark)
         logger.warning(model.remark)
@@ -174,7 +175,7 @@ def fit(
         "init_components": initial.mixture.num_components,
         "init_mixture": init_mixture is not None,
         "start": method,
-        "covariance": arguments.kind,
+        "covariance": arguments.family.name,
         "dtype": str(jnp.dtype(arguments.dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
         **options.settings(),

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array
 
 from natmix.checks import as_int, float_type
+from natmix.gaussians import AbstractGaussians, family_named
 from natmix.initialization.region import Region, initial_mixture
-from natmix.initialization.starts import STARTS, Initialization, initialise
+from natmix.initialization.starts import STARTS, Initialization, Setting
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import usable_components
 from natmix.models import AbstractModel
@@ -43,7 +44,7 @@ class StartArguments:
         mixture: to start from, if there is one.
         method: one of `STARTS`.
         named: whether the user has named the method.
-        kind: "full" or "diagonal".
+        family: of the covariances.
         dtype: of the computation.
     """
 
@@ -52,7 +53,7 @@ class StartArguments:
     mixture: Mixture | None
     method: str
     named: bool
-    kind: str
+    family: type[AbstractGaussians]
     dtype: Any
 
     @classmethod
@@ -68,7 +69,7 @@ class StartArguments:
         seed: int,
     ) -> "StartArguments":
         """All arguments of `fit` about the start, completed by what the model knows."""
-        kind = _covariance_kind(covariance, mixture)
+        family = _covariance_family(covariance, mixture)
         dtype = float_type(dtype, None if mixture is None else mixture.dtype)
         method = _start_method(start, model is not None, mixture)
         if components is not None:
@@ -77,12 +78,7 @@ class StartArguments:
             region = _model_region(model, seed)
         if mixture is not None:
             mixture = _usable(mixture.astype(dtype))
-        return cls(region, components, mixture, method, start is not None, kind, dtype)
-
-    @property
-    def diagonal(self) -> bool:
-        """Whether covariances are diagonal."""
-        return self.kind == "diagonal"
+        return cls(region, components, mixture, method, start is not None, family, dtype)
 
     def dimension(self, dim: int | None, target: Any, model: AbstractModel | None) -> int:
         """As the user, the model, the target or the mixture says."""
@@ -104,41 +100,45 @@ class StartArguments:
         """The mixture of the initial region, or the one to start from, and where components are sought."""
         if self.mixture is None:
             n = 1 if self.components is None else self.components
-            return Initialization(*initial_mixture(dim, self.dtype, key, self.region, self.diagonal, n))
+            return Initialization(*initial_mixture(dim, self.dtype, key, self.region, self.family, n))
         if not self.region.given:
             return Initialization(self.mixture, None)
         return Initialization(
-            self.mixture, initial_mixture(dim, self.dtype, key, self.region, self.diagonal, 1)[1]
+            self.mixture, initial_mixture(dim, self.dtype, key, self.region, self.family, 1)[1]
         )
 
     def method_for(self, target: AbstractTarget) -> str:
         """The method that suits this target."""
-        if self.method != "pathfinder" or target.has_gradient:
+        if target.has_gradient or not STARTS[self.method].needs_gradient:
             return self.method
         if self.named:
-            raise ValueError("start='pathfinder' needs gradients, and the target has none.")
+            raise ValueError(f"start={self.method!r} needs gradients, and the target has none.")
         return "region"
 
     def found_by(
         self, method: str, target: AbstractTarget, key: Array, most_evaluations: int | None
     ) -> Initialization:
         """What a method other than "region" finds from the region."""
-        return initialise(
-            method, target, self.region, key, self.dtype, self.diagonal, self.components, most_evaluations
+        setting = Setting(
+            target, self.region, key, self.dtype, self.family, self.components, most_evaluations
         )
+        return STARTS[method].initialise(setting)
 
 
-def _covariance_kind(covariance: str | None, mixture: Mixture | None) -> str:
-    """Full or diagonal, as the user or the mixture says."""
+def _covariance_family(covariance: str | None, mixture: Mixture | None) -> type[AbstractGaussians]:
+    """The covariance family that the user or the mixture names."""
     if mixture is not None and not isinstance(mixture, Mixture):
         raise ValueError(f"init_mixture must be a natmix.Mixture, got {type(mixture).__name__}.")
-    of_mixture = None if mixture is None else "diagonal" if mixture.is_diagonal else "full"
-    kind = covariance or of_mixture or "full"
-    if kind not in ("full", "diagonal"):
-        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}.")
-    if of_mixture not in (None, kind):
-        raise ValueError(f"covariance is {kind!r}, but init_mixture has {of_mixture} covariances.")
-    return kind
+    of_mixture = None if mixture is None else type(mixture.components)
+    if covariance is None:
+        return of_mixture or family_named("full")
+    family = family_named(covariance)
+    if of_mixture not in (None, family):
+        assert mixture is not None
+        raise ValueError(
+            f"covariance is {covariance!r}, but init_mixture has {mixture.covariance_family} covariances."
+        )
+    return family
 
 
 def _start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:

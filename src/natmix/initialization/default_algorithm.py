@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from natmix.gaussians import AbstractGaussians
 from natmix.gmmvi import GMMVI
 from natmix.modules.codenames import parse
 from natmix.modules.component_adaptation import Vips
@@ -36,7 +37,7 @@ def resolve_algorithm(
     algorithm: str | GMMVI | None,
     found: DetectedTarget,
     dtype: Any,
-    diagonal: bool,
+    family: type[AbstractGaussians],
     overrides: Mapping[str, Any],
 ) -> tuple[GMMVI, AbstractTarget, list[str]]:
     """The algorithm, the target as it uses it, and a note for each choice made for the user."""
@@ -51,7 +52,7 @@ def resolve_algorithm(
                 "which needs only values of the log density."
             )
             logger.warning(notes[-1])
-    chosen = _build(algorithm, found.target, diagonal, overrides)
+    chosen = _build(algorithm, found.target, family, overrides)
     if chosen.ng_estimator.needs_gradient:
         found = without_gradient(found.target, dtype) or found
         if not found.target.has_gradient:
@@ -64,10 +65,13 @@ def resolve_algorithm(
 
 
 def _build(
-    algorithm: str | GMMVI, target: AbstractTarget, diagonal: bool, overrides: Mapping[str, Any]
+    algorithm: str | GMMVI,
+    target: AbstractTarget,
+    family: type[AbstractGaussians],
+    overrides: Mapping[str, Any],
 ) -> GMMVI:
     if not isinstance(algorithm, GMMVI):
-        return GMMVI.from_codename(algorithm, **suited_overrides(algorithm, target, diagonal, overrides))
+        return GMMVI.from_codename(algorithm, **suited_overrides(algorithm, target, family, overrides))
     if overrides:
         raise ValueError(
             f"{next(iter(overrides))!r} cannot be combined with a finished algorithm; "
@@ -77,11 +81,11 @@ def _build(
 
 
 def suited_overrides(
-    codename: str, target: AbstractTarget, diagonal: bool, overrides: Mapping[str, Any]
+    codename: str, target: AbstractTarget, family: type[AbstractGaussians], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Overrides completed by what suits this target, where the user said nothing."""
     options = parse(codename)
-    samples = _samples(options, target.dim, diagonal)
+    samples = _samples(options, target.dim, family)
     wanted: dict[str, dict[str, Any]] = {"sample_selector": {"desired_samples": samples}}
     if options["component_adaptation"] is Vips:
         # A component soon leaves the wide start; fresh draws from there keep finding what it missed.
@@ -96,11 +100,11 @@ def suited_overrides(
     return out
 
 
-def _samples(options: Mapping[str, type[Option]], dim: int, diagonal: bool) -> int:
+def _samples(options: Mapping[str, type[Option]], dim: int, family: type[AbstractGaussians]) -> int:
     """Samples per component (P: for the whole mixture) that suit the dimension."""
     if options["ng_estimator"] is More:
-        features = 2 * dim + 1 if diagonal else (dim + 1) * (dim + 2) // 2
-        n = max(200, 3 * features // 2)
+        coefficients = family.num_features(dim) + 1
+        n = max(200, 3 * coefficients // 2)
     else:
         n = int(np.clip(10 * dim, 100, 300))
     return 4 * n if options["sample_selector"] is FromMixture else n

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from natmix.array_types import Flag, PRNGKey
-from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
+from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
 
 
@@ -47,17 +47,17 @@ class Region:
             return (low + high) / 2
         return _vector(0.0 if self.mean is None else self.mean, dim, "init_mean")
 
-    def gaussian(self, dim: int, dtype: Any, diagonal: bool) -> AbstractGaussians:
+    def gaussian(self, dim: int, dtype: Any, family: type[AbstractGaussians]) -> AbstractGaussians:
         """One Gaussian of its mean and covariance."""
         if self.covariance is not None:
-            spread = self._matrix(dim, diagonal)
+            spread = self._matrix(dim, family)
             reason = "init_covariance is singular or not positive definite"
         else:
             spread = self._scale(dim)
             reason = "init_scale is zero or infinite"
         with np.errstate(over="ignore", under="ignore"):
             mean, shape = (jnp.asarray(a.astype(dtype)) for a in (self.centre(dim), spread))
-        gaussian, finite = _start_gaussian(DiagonalGaussians if diagonal else FullGaussians, mean, shape)
+        gaussian, finite = _start_gaussian(family, mean, shape)
         if not np.all(np.isfinite(mean)):
             reason = f"{'init_mean' if self.box is None else 'box'} is infinite"
         if not finite:
@@ -85,7 +85,7 @@ class Region:
             raise ValueError("box must be (low, high) with low < high in every dimension.")
         return low, high
 
-    def _matrix(self, dim: int, diagonal: bool) -> np.ndarray:
+    def _matrix(self, dim: int, family: type[AbstractGaussians]) -> np.ndarray:
         if self.scale is not None:
             raise ValueError("Give either init_scale or init_covariance, not both.")
         value = _numbers(self.covariance, "init_covariance")
@@ -102,9 +102,9 @@ class Region:
         size = np.abs(value).max()
         if not np.isfinite(size) or not np.allclose(value, value.T, atol=1e-8 * size):
             raise ValueError("init_covariance must be finite and symmetric.")
-        if diagonal and np.any(value[~np.eye(dim, dtype=bool)] != 0):
+        if family.axis_aligned and np.any(value[~np.eye(dim, dtype=bool)] != 0):
             raise ValueError(
-                "init_covariance has entries off the diagonal, which covariance='diagonal' rules out."
+                f"init_covariance has entries off the diagonal, which covariance={family.name!r} rules out."
             )
         eigenvalues = np.linalg.eigvalsh(value)
         if eigenvalues[0] <= 1e-12 * max(eigenvalues[-1], 0):
@@ -113,10 +113,10 @@ class Region:
 
 
 def initial_mixture(
-    dim: int, dtype: Any, key: Array, region: Region, diagonal: bool, components: int
+    dim: int, dtype: Any, key: Array, region: Region, family: type[AbstractGaussians], components: int
 ) -> tuple[Mixture, Mixture]:
     """The initial mixture and the prior: means drawn from the prior, all with its covariance."""
-    gaussian = region.gaussian(dim, dtype, diagonal)
+    gaussian = region.gaussian(dim, dtype, family)
     prior = Mixture(jnp.zeros(1, dtype), gaussian)
     if components == 1:
         return prior, prior
@@ -131,13 +131,8 @@ def _start_gaussian(
     spread: Float[Array, " D"] | Float[Array, "D D"],
 ) -> tuple[AbstractGaussians, Flag]:
     """The Gaussian with this covariance, or with these standard deviations, and whether it is finite."""
-    gaussian: AbstractGaussians
-    if spread.ndim == 2:
-        gaussian = family.from_covariance(mean[None], spread[None])
-    elif family is DiagonalGaussians:
-        gaussian = DiagonalGaussians(mean[None], spread[None])
-    else:  # they are never squared
-        gaussian = FullGaussians(mean[None], jnp.diag(spread)[None], jnp.diag(1 / spread)[None])
+    build = family.from_covariance if spread.ndim == 2 else family.from_std
+    gaussian = build(mean[None], spread[None])
     return gaussian, gaussian.finite()[0]
 
 

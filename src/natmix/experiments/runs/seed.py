@@ -57,7 +57,7 @@ class Seed:
 
         began = clock.read()
         mixture, prior = config.start.mixture(
-            key_start, config.components, jnp.dtype(config.dtype), config.covariance == "diagonal"
+            key_start, config.components, jnp.dtype(config.dtype), config.covariance
         )
         self.run = (
             self._resumed(mixture, prior, clock)
