@@ -252,7 +252,7 @@ def test_float32_diagonal():
         **OPTIONS,
     )
     assert narrow.mixture.dtype == np.float32
-    assert narrow.mixture.is_diagonal
+    assert narrow.mixture.covariance_family == "diagonal"
     assert narrow.elbo.value == pytest.approx(2.5, abs=0.4)
     assert narrow.settings["dtype"] == "float32"
     assert jax.config.read("jax_enable_x64")

@@ -14,11 +14,11 @@ from natmix.engine.capacity import initial_capacity
 from natmix.engine.fit_loop import Job
 from natmix.engine.limits import Limits
 from natmix.gmmvi import GMMVI
-from natmix.initialization import defaults, initialise
+from natmix.initialization import STARTS, Setting, defaults
 from natmix.initialization.arguments import (
     agreed_dim,
     check_names,
-    covariance_kind,
+    covariance_family,
     dimension,
     model_region,
     run_key,
@@ -97,7 +97,8 @@ def fit(
             1 if left out.
         init_mixture: the mixture to start from, instead of one drawn. The initial region, where new
             components are sought, is then its own unless given.
-        covariance: "full" or "diagonal"; as in ``init_mixture``, otherwise full, if left out.
+        covariance: the covariance family: "full", "diagonal" or another of `natmix.gaussians.FAMILIES`; as in
+            ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
         mesh: several devices to divide components and samples among: a mesh with one axis, such as
             ``jax.make_mesh((8,), ("components",))``, or a list of devices. The numbers stay the same up to
@@ -127,36 +128,36 @@ def fit(
         target, dim = model.target(), agreed_dim(dim, model.dim)
         if not region.given and init_mixture is None:
             region = model_region(model, seed)
-    kind = covariance_kind(covariance, init_mixture)
+    family = covariance_family(covariance, init_mixture)
     dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
     dim = dimension(dim, target, init_mixture)
     key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
     method = start_method(start, model is not None, init_mixture)
     probe = np.zeros(0)
     if dim is not None:  # bad arguments are told before the target is called
-        trial, _ = starting_mixture(dim, dtype, key_start, region, kind, init_components, init_mixture)
+        trial, _ = starting_mixture(dim, dtype, key_start, region, family, init_components, init_mixture)
         probe = np.asarray(trial.mean())
     found = as_target(target, dim, dtype, probe)
-    chosen, known, notes = defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
+    chosen, known, notes = defaults.resolve_algorithm(algorithm, found, dtype, family, overrides)
     if model is not None and model.remark:
         notes.append(model.remark)
         defaults.logger.warning(model.remark)
-    if method == "pathfinder" and not known.has_gradient:
+    if STARTS[method].needs_gradient and not known.has_gradient:
         if start is not None:
-            raise ValueError("start='pathfinder' needs gradients, and the target has none.")
+            raise ValueError(f"start={start!r} needs gradients, and the target has none.")
         method = "region"
-    if method != "region":
+    start_evaluations = 0
+    if init_mixture is None:
         most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
-        initial = initialise(
-            method, known, region, key_start, dtype, kind == "diagonal", init_components, most
-        )
-        mixture: Mixture = initial.mixture
-        prior: Mixture | None = initial.prior
-        notes += [initial.note] if initial.note else []
+        setting = Setting(known, region, key_start, dtype, family, init_components, most)
+        initialization = STARTS[method].initialise(setting)
+        mixture: Mixture = initialization.mixture
+        prior: Mixture | None = initialization.prior
+        notes += [initialization.note] if initialization.note else []
+        start_evaluations = initialization.evaluations
     else:
-        initial = None
         mixture, prior = starting_mixture(
-            known.dim, dtype, key_start, region, kind, init_components, init_mixture
+            known.dim, dtype, key_start, region, family, init_components, init_mixture
         )
     if devices is not None:
         chosen = chosen.on(devices)
@@ -168,7 +169,7 @@ def fit(
         start_components=mixture.num_components,
         limits=limits,
         probes=found.probes,
-        start_evaluations=0 if initial is None else initial.evaluations,
+        start_evaluations=start_evaluations,
         notes=notes,
         started=started,
         model=model,
@@ -181,7 +182,7 @@ def fit(
         "init_components": mixture.num_components,
         "init_mixture": init_mixture is not None,
         "start": method,
-        "covariance": kind,
+        "covariance": family.name,
         "dtype": str(jnp.dtype(dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
         **dataclasses.asdict(limits),

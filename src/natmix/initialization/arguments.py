@@ -7,7 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from natmix.initialization import STARTS, defaults
+from natmix.gaussians import AbstractGaussians, family_named
+from natmix.initialization import defaults
+from natmix.initialization.starts import STARTS
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import usable_components
 from natmix.models import AbstractModel
@@ -29,21 +31,24 @@ def check_names(overrides: dict[str, Any], arguments: Iterable[str]) -> None:
             )
 
 
-def covariance_kind(covariance: str | None, mixture: Mixture | None) -> str:
-    """Full or diagonal, as the user or the mixture says."""
+def covariance_family(covariance: str | None, mixture: Mixture | None) -> type[AbstractGaussians]:
+    """The covariance family that the user or the mixture names."""
     if mixture is not None and not isinstance(mixture, Mixture):
         raise ValueError(f"init_mixture must be a natmix.Mixture, got {type(mixture).__name__}.")
-    of_mixture = None if mixture is None else "diagonal" if mixture.is_diagonal else "full"
-    kind = covariance or of_mixture or "full"
-    if kind not in ("full", "diagonal"):
-        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}.")
-    if of_mixture not in (None, kind):
-        raise ValueError(f"covariance is {kind!r}, but init_mixture has {of_mixture} covariances.")
-    return kind
+    of_mixture = None if mixture is None else type(mixture.components)
+    if covariance is None:
+        return of_mixture or family_named("full")
+    family = family_named(covariance)
+    if of_mixture not in (None, family):
+        assert mixture is not None
+        raise ValueError(
+            f"covariance is {covariance!r}, but init_mixture has {mixture.covariance_family} covariances."
+        )
+    return family
 
 
 def start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:
-    """The name of the way to begin."""
+    """The name of the start."""
     if start is None:
         return "pathfinder" if is_model and mixture is None else "region"
     if start not in STARTS:
@@ -84,15 +89,13 @@ def starting_mixture(
     dtype: Any,
     key: Any,
     region: defaults.Region,
-    kind: str,
+    family: type[AbstractGaussians],
     components: int | None,
     mixture: Mixture | None,
 ) -> tuple[Mixture, Mixture | None]:
     """The starting mixture, and the region where components are sought (None: the mixture's own)."""
     if mixture is None:
-        return defaults.start(
-            dim, dtype, key, region, kind == "diagonal", 1 if components is None else components
-        )
+        return defaults.start(dim, dtype, key, region, family, 1 if components is None else components)
     if components is not None:
         raise ValueError("Give either init_components or init_mixture, not both.")
     mixture = mixture.astype(dtype)
@@ -100,4 +103,4 @@ def starting_mixture(
         raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
     if not region.given:
         return mixture, None
-    return mixture, defaults.start(dim, dtype, key, region, kind == "diagonal", 1)[1]
+    return mixture, defaults.start(dim, dtype, key, region, family, 1)[1]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from natmix.array_types import Flag, PRNGKey
-from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
+from natmix.gaussians import AbstractGaussians
 from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
 from natmix.modules.codenames import parse
@@ -44,7 +44,7 @@ def resolve_algorithm(
     algorithm: str | GMMVI | None,
     found: DetectedTarget,
     dtype: Any,
-    diagonal: bool,
+    family: type[AbstractGaussians],
     overrides: Mapping[str, Any],
 ) -> tuple[GMMVI, AbstractTarget, list[str]]:
     """The algorithm, the target as it uses it, and a note for each choice made for the user."""
@@ -59,7 +59,7 @@ def resolve_algorithm(
                 "which needs only values of the log density."
             )
             logger.warning(notes[-1])
-    chosen = _build(algorithm, found.target, diagonal, overrides)
+    chosen = _build(algorithm, found.target, family, overrides)
     if chosen.ng_estimator.needs_gradient:
         found = without_gradient(found.target, dtype) or found
         if not found.target.has_gradient:
@@ -72,10 +72,13 @@ def resolve_algorithm(
 
 
 def _build(
-    algorithm: str | GMMVI, target: AbstractTarget, diagonal: bool, overrides: Mapping[str, Any]
+    algorithm: str | GMMVI,
+    target: AbstractTarget,
+    family: type[AbstractGaussians],
+    overrides: Mapping[str, Any],
 ) -> GMMVI:
     if not isinstance(algorithm, GMMVI):
-        return GMMVI.from_codename(algorithm, **_for_target(algorithm, target, diagonal, overrides))
+        return GMMVI.from_codename(algorithm, **_for_target(algorithm, target, family, overrides))
     if overrides:
         raise ValueError(
             f"{next(iter(overrides))!r} cannot be combined with a finished algorithm; "
@@ -85,11 +88,11 @@ def _build(
 
 
 def _for_target(
-    codename: str, target: AbstractTarget, diagonal: bool, overrides: Mapping[str, Any]
+    codename: str, target: AbstractTarget, family: type[AbstractGaussians], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Overrides completed by what suits this target, where the user said nothing."""
     options = parse(codename)
-    samples = _samples(options, target.dim, diagonal)
+    samples = _samples(options, target.dim, family)
     wanted: dict[str, dict[str, Any]] = {"sample_selector": {"desired_samples": samples}}
     if options["component_adaptation"] is Vips:
         # A component soon leaves the wide start; fresh draws from there keep finding what it missed.
@@ -104,11 +107,11 @@ def _for_target(
     return out
 
 
-def _samples(options: Mapping[str, type[Option]], dim: int, diagonal: bool) -> int:
+def _samples(options: Mapping[str, type[Option]], dim: int, family: type[AbstractGaussians]) -> int:
     """Samples per component (P: for the whole mixture) that suit the dimension."""
     if options["ng_estimator"] is More:
-        features = 2 * dim + 1 if diagonal else (dim + 1) * (dim + 2) // 2
-        n = max(200, 3 * features // 2)
+        coefficients = family.num_features(dim) + 1
+        n = max(200, 3 * coefficients // 2)
     else:
         n = int(np.clip(10 * dim, 100, 300))
     return 4 * n if options["sample_selector"] is FromMixture else n
@@ -147,17 +150,17 @@ class Region:
             return (low + high) / 2
         return _vector(0.0 if self.mean is None else self.mean, dim, "init_mean")
 
-    def gaussian(self, dim: int, dtype: Any, diagonal: bool) -> AbstractGaussians:
+    def gaussian(self, dim: int, dtype: Any, family: type[AbstractGaussians]) -> AbstractGaussians:
         """One Gaussian of its mean and covariance."""
         if self.covariance is not None:
-            spread = self._matrix(dim, diagonal)
+            spread = self._matrix(dim, family)
             reason = "init_covariance is singular or not positive definite"
         else:
             spread = self._scale(dim)
             reason = "init_scale is zero or infinite"
         with np.errstate(over="ignore", under="ignore"):
             mean, shape = (jnp.asarray(a.astype(dtype)) for a in (self.centre(dim), spread))
-        gaussian, finite = _start_gaussian(DiagonalGaussians if diagonal else FullGaussians, mean, shape)
+        gaussian, finite = _start_gaussian(family, mean, shape)
         if not np.all(np.isfinite(mean)):
             reason = f"{'init_mean' if self.box is None else 'box'} is infinite"
         if not finite:
@@ -185,7 +188,7 @@ class Region:
             raise ValueError("box must be (low, high) with low < high in every dimension.")
         return low, high
 
-    def _matrix(self, dim: int, diagonal: bool) -> np.ndarray:
+    def _matrix(self, dim: int, family: type[AbstractGaussians]) -> np.ndarray:
         if self.scale is not None:
             raise ValueError("Give either init_scale or init_covariance, not both.")
         value = _numbers(self.covariance, "init_covariance")
@@ -202,9 +205,9 @@ class Region:
         size = np.abs(value).max()
         if not np.isfinite(size) or not np.allclose(value, value.T, atol=1e-8 * size):
             raise ValueError("init_covariance must be finite and symmetric.")
-        if diagonal and np.any(value[~np.eye(dim, dtype=bool)] != 0):
+        if family.axis_aligned and np.any(value[~np.eye(dim, dtype=bool)] != 0):
             raise ValueError(
-                "init_covariance has entries off the diagonal, which covariance='diagonal' rules out."
+                f"init_covariance has entries off the diagonal, which covariance={family.name!r} rules out."
             )
         eigenvalues = np.linalg.eigvalsh(value)
         if eigenvalues[0] <= 1e-12 * max(eigenvalues[-1], 0):
@@ -213,12 +216,12 @@ class Region:
 
 
 def start(
-    dim: int, dtype: Any, key: Array, region: Region, diagonal: bool, components: int
+    dim: int, dtype: Any, key: Array, region: Region, family: type[AbstractGaussians], components: int
 ) -> tuple[Mixture, Mixture]:
     """The starting mixture and the prior: means drawn from the prior, all with its covariance."""
     if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
         raise ValueError(f"init_components must be a whole number of at least 1, got {components!r}.")
-    gaussian = region.gaussian(dim, dtype, diagonal)
+    gaussian = region.gaussian(dim, dtype, family)
     prior = Mixture(jnp.zeros(1, dtype), gaussian)
     if components == 1:
         return prior, prior
@@ -233,13 +236,8 @@ def _start_gaussian(
     spread: Float[Array, " D"] | Float[Array, "D D"],
 ) -> tuple[AbstractGaussians, Flag]:
     """The Gaussian with this covariance, or with these standard deviations, and whether it is finite."""
-    gaussian: AbstractGaussians
-    if spread.ndim == 2:
-        gaussian = family.from_covariance(mean[None], spread[None])
-    elif family is DiagonalGaussians:
-        gaussian = DiagonalGaussians(mean[None], spread[None])
-    else:  # they are never squared
-        gaussian = FullGaussians(mean[None], jnp.diag(spread)[None], jnp.diag(1 / spread)[None])
+    build = family.from_covariance if spread.ndim == 2 else family.from_std
+    gaussian = build(mean[None], spread[None])
     return gaussian, gaussian.finite()[0]
 
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from natmix.experiments import presets
 from natmix.experiments.problems.base import InitialRegion, Problem
+from natmix.gaussians import FAMILIES
 from natmix.gmmvi import GMMVI
 from natmix.initialization import defaults
 from natmix.modules.codenames import MODULES, parse
 from natmix.modules.component_adaptation import Vips
 
 PRESETS = ("fit", *presets.EXPERIMENTS)
-COVARIANCES = ("full", "diagonal")
 DTYPES = ("float32", "float64")
 
 DEFAULT_SECONDS = 600.0
@@ -74,7 +74,7 @@ class RunConfig:
         components: how many to start with.
         start: where they start.
         preset: which choices were completed by: "fit", "paper" or "paper-exp1".
-        covariance: "full" or "diagonal".
+        covariance: the covariance family, "full" or "diagonal".
         dtype: "float32" or "float64".
         limits: when a seed stops.
     """
@@ -131,13 +131,13 @@ def configure(
         overrides: hyperparameters by module, before those of the preset.
         components: how many to start with; the preset's number if left out (fit: 1, or
             `FIXED_COMPONENTS` if none are added).
-        covariance: "full" or "diagonal".
+        covariance: the covariance family, "full" or "diagonal".
         dtype: "float32" or "float64".
         limits: when a seed stops; the preset's where there is none (fit: `DEFAULT_SECONDS`).
         problem_options: what the problem was loaded with.
     """
     check_choice("preset", preset, PRESETS)
-    check_choice("covariance", covariance, COVARIANCES)
+    check_choice("covariance", covariance, tuple(FAMILIES))
     check_choice("dtype", dtype, DTYPES)
     if components is not None and components < 1:
         raise ValueError(f"A run starts with at least one component, got {components}.")
@@ -153,7 +153,7 @@ def configure(
         # Without any limit a run would not end.
         unlimited = all(v is None for k, v in dataclasses.asdict(given).items() if k != "until")
         usual = Limits(max_seconds=DEFAULT_SECONDS) if unlimited else Limits()
-        completed = defaults._for_target(algorithm, problem.target, covariance == "diagonal", overrides)
+        completed = defaults._for_target(algorithm, problem.target, FAMILIES[covariance], overrides)
         adapts = parse(algorithm)["component_adaptation"] is Vips
         start, K = problem.start, 1 if adapts else FIXED_COMPONENTS
     return RunConfig(

@@ -110,7 +110,7 @@ class SeedJob:
         self.files.failed.unlink(missing_ok=True)
         self._offset = -self.clock.read()
         mixture, prior = config.start.mixture(
-            self._key_start, config.components, jnp.dtype(config.dtype), config.covariance == "diagonal"
+            self._key_start, config.components, jnp.dtype(config.dtype), config.covariance
         )
         if self.files.checkpoint.is_file():
             return self._resumed(mixture, prior)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from natmix.estimate import counted
 from natmix.experiments import problems, runs
 from natmix.experiments.problems import Problem
 from natmix.experiments.runs import Limits, RunConfig, Watcher
@@ -21,7 +22,7 @@ from natmix.experiments.runs.loading import read_final
 from natmix.experiments.runs.lock import lock
 from natmix.experiments.tables.cells import TableCell, at_most
 from natmix.experiments.tables.collection import Collection
-from natmix.experiments.tables.formatting import count, numbered
+from natmix.experiments.tables.formatting import numbered
 from natmix.experiments.tables.saved_tables import DTYPE
 
 
@@ -74,7 +75,7 @@ def run_missing(
         todo = _todo(cell.folder(out), [s for s in seeds if s not in known], config.limits, cell.name, say)
         if not todo:
             continue
-        say(f"{cell.name}: {len(todo)} of {count(len(seeds), 'seed')} to run")
+        say(f"{cell.name}: {len(todo)} of {counted(len(seeds), 'seed')} to run")
         with watch(cell) as watcher:
             _run_cell(cell, config, todo, out, watcher, keep_checkpoints, report)
         if report.interrupted:

@@ -1,10 +1,11 @@
-/* All loops for one set of vector instructions: BUILD is its name. */
-#include "kernels.h"
+/* All kernels of the library for one set of vector instructions: BUILD is its name. */
+#include "tables.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "parallel.h"
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -16,17 +17,14 @@
 #define VECTOR_BYTES 64
 #define VECTORS 4
 #define OUTER_ROWS 8
-#define NETWORK_BLOCK 2
 #elif defined(__AVX2__)
 #define VECTOR_BYTES 32
 #define VECTORS 2
 #define OUTER_ROWS 6
-#define NETWORK_BLOCK 1
 #else
 #define VECTOR_BYTES 16
 #define VECTORS 2
 #define OUTER_ROWS 6
-#define NETWORK_BLOCK 1
 #endif
 #define ROWS 4
 #define UNROLL _Pragma("GCC unroll 16")
@@ -47,7 +45,7 @@
 #define EPSILON 1.1920929e-7f
 #define LOG logf
 #define SQRT sqrtf
-#include "loops.h"
+#include "real_type.h"
 
 #define T(name) JOIN(name, _double)
 #define REAL double
@@ -67,6 +65,6 @@
 #define EPSILON 2.220446049250313e-16
 #define LOG log
 #define SQRT sqrt
-#include "loops.h"
+#include "real_type.h"
 
-const all_kernels JOIN(natmix_, BUILD) = {&table_single, &table_double, draws_single};
+const instruction_set JOIN(natmix_, BUILD) = {&kernels_single, &kernels_double};

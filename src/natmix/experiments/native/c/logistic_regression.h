@@ -36,13 +36,15 @@ static inline T(vec) T(log_sigmoid)(T(vec) z, T(vec) * low, T(vec) * product) {
   }
 
 /* A tile of points, all rows. */
-static inline __attribute__((always_inline)) void T(logistic_tile)(const points_meet_rows *p, int64_t tile,
+static inline __attribute__((always_inline)) int T(logistic_tile)(const T(posterior) *p, int64_t tile,
                                                                    int with_gradient) {
-  const REAL *S = p->rows, precision = *(const REAL *)p->precision;
+  const REAL *S = p->rows, precision = *p->precision;
   int64_t D = p->D, R = p->R, from = tile * TILE, points = p->count - from < TILE ? p->count - from : TILE;
-  REAL *x = T(room)(2 * D * TILE), *g = x + D * TILE, *value = (REAL *)p->value + from;
+  REAL *x = T(allocate)(2 * D * TILE);
+  if (!x) return NO_MEMORY;
+  REAL *g = x + D * TILE, *value = p->value + from;
   T(vec) total[VECTORS] = {{0}};
-  T(tile_of)((const REAL *)p->x + from * D, points, D, x);
+  T(tile_of)(p->x + from * D, points, D, x);
   for (int64_t at = 0; with_gradient && at < D * TILE; at++) g[at] = 0;
   for (int64_t i = 0; i < R;) {
     int64_t to = R - i < GROUP ? R : i + GROUP;
@@ -66,13 +68,20 @@ static inline __attribute__((always_inline)) void T(logistic_tile)(const points_
     T(store)(x + v * LANES, total[v] - (REAL)0.5 * precision * squares);
   }
   for (int64_t n = 0; n < points; n++) value[n] = x[n];
-  if (with_gradient) T(transpose)(g, D, points, TILE, (REAL *)p->gradient + from * D, D);
+  if (with_gradient) T(transpose)(g, D, points, TILE, p->gradient + from * D, D);
   free(x);
+  return DONE;
 }
 
-static void T(logistic)(const void *data, int64_t tile) {
-  const points_meet_rows *p = data;
-  p->gradient ? T(logistic_tile)(p, tile, 1) : T(logistic_tile)(p, tile, 0);
+static int T(logistic_regression_tile)(const void *data, int64_t tile) {
+  const T(posterior) *p = data;
+  return p->gradient ? T(logistic_tile)(p, tile, 1) : T(logistic_tile)(p, tile, 0);
+}
+
+static failure *T(logistic_regression)(const call *c, const logistic_regression_arrays *a) {
+  T(posterior) p = T(posterior_of)(a->x, a->rows, a->count, a->value, a->gradient);
+  p.precision = a->precision->data;
+  return parallel(c, T(tiles_of)(p.count), T(logistic_regression_tile), &p);
 }
 
 /* Where vector number c of a row of D numbers begins: the last one ends with the row, and may hold numbers of the
@@ -87,15 +96,21 @@ static inline T(vec) T(row_part)(const REAL *from, int64_t D) {
 
 /* The same with R / size times the sum over the rows of each point's minibatch; lanes are coordinates, but rows for
    the sigmoids. */
-static void T(logistic_minibatch)(const void *data, int64_t task) {
-  const points_meet_rows *p = data;
-  const REAL *S = p->rows, precision = *(const REAL *)p->precision;
+static int T(minibatch_group)(const void *data, int64_t task) {
+  const T(posterior) *p = data;
+  const REAL *S = p->rows, precision = *p->precision;
   int64_t D = p->D, size = p->size, vectors = (D + LANES - 1) / LANES, height = T(whole)(size);
   REAL scale = (REAL)p->R / (REAL)size;
-  REAL *x = T(room)(vectors * LANES + height), *slope = x + vectors * LANES;
+  REAL *x = T(allocate)(vectors * LANES + height);
+  if (!x) return NO_MEMORY;
+  REAL *slope = x + vectors * LANES;
   const REAL **rows = malloc(height * sizeof *rows);
+  if (!rows) {
+    free(x);
+    return NO_MEMORY;
+  }
   for (int64_t n = task * POINTS; n < p->count && n < (task + 1) * POINTS; n++) {
-    const REAL *point = (const REAL *)p->x + n * D;
+    const REAL *point = p->x + n * D;
     int64_t row = p->start[n], stride = p->stride[n];
     for (int64_t r = 0; r < height; r++) {
       rows[r] = S + row * D;
@@ -127,9 +142,9 @@ static void T(logistic_minibatch)(const void *data, int64_t task) {
       }
     }
     total = scale * (total + low - T(vlog)(product)) - (REAL)0.5 * precision * squares;
-    REAL value = ((REAL *)p->value)[n] = T(sum)(total);
+    REAL value = p->value[n] = T(sum)(total);
     if (!p->gradient) continue;
-    REAL none = value != value ? value : 0, *out = (REAL *)p->gradient + n * D;
+    REAL none = value != value ? value : 0, *out = p->gradient + n * D;
     for (int64_t c = 0; c < vectors; c++) {
       int64_t begin = T(begin)(c, D);
       T(vec) a[4] = {{0}};
@@ -144,4 +159,12 @@ static void T(logistic_minibatch)(const void *data, int64_t task) {
   }
   free(rows);
   free(x);
+  return DONE;
+}
+
+static failure *T(logistic_regression_minibatch)(const call *c, const logistic_regression_minibatch_arrays *a) {
+  T(posterior) p = T(posterior_of)(a->x, a->rows, a->count, a->value, a->gradient);
+  p.precision = a->precision->data;
+  failure *error = T(add_minibatches)(c, &p, a->start, a->stride, a->size);
+  return error ? error : parallel(c, T(groups_of)(&p), T(minibatch_group), &p);
 }

@@ -4,6 +4,20 @@
    Lanes are rows of data: in[i * M + m] is unit i on row m. A layer's weights are [inputs + 1, outputs], the last
    row being its biases; M is the size of the minibatch up to whole blocks of BLOCK_ROWS. */
 
+/* The numbers of its units, and of its weights. */
+#ifndef FEATURES
+#define FEATURES 11
+#define HIDDEN 8
+#define WEIGHTS ((FEATURES + 1) * HIDDEN + (HIDDEN + 1) * HIDDEN + HIDDEN + 1)
+_Static_assert(FEATURES == 11 && WEIGHTS == 177, "as the table of kernels says");
+#endif
+
+/* Vectors of rows that are done at once. */
+#if VECTOR_BYTES == 64
+#define NETWORK_BLOCK 2
+#else
+#define NETWORK_BLOCK 1
+#endif
 #define BLOCK_ROWS (NETWORK_BLOCK * LANES)
 
 static inline T(vec) T(sigmoid)(T(vec) a) {
@@ -11,14 +25,14 @@ static inline T(vec) T(sigmoid)(T(vec) a) {
 }
 
 /* The features and the quality of point n's rows, rows last; those beyond the last are copies of the first. */
-static inline void T(gather)(const points_meet_rows *p, int64_t n, int64_t M, REAL *features, REAL *quality) {
+static inline void T(gather)(const T(posterior) *p, int64_t n, int64_t M, REAL *features, REAL *quality) {
   const REAL *rows = p->rows;
   int64_t row = p->start[n], stride = p->stride[n];
   for (int64_t m = 0; m < M; m += LANES) {
     int64_t chosen[LANES];
     for (int i = 0; i < LANES; i++) {
       chosen[i] = row;
-      quality[m + i] = ((const REAL *)p->quality)[row];
+      quality[m + i] = p->quality[row];
       row += stride;
       if (row >= p->R) row -= p->R;
       if (m + i + 1 >= p->size) row = p->start[n];
@@ -119,24 +133,26 @@ static inline REAL T(squared_norm)(const REAL *x, int64_t D) {
   return T(sum)(sum);
 }
 
-static void T(network)(const void *data, int64_t task) {
-  const points_meet_rows *p = data;
+static int T(wine_network_group)(const void *data, int64_t task) {
+  const T(posterior) *p = data;
   int64_t M = (p->size + BLOCK_ROWS - 1) / BLOCK_ROWS * BLOCK_ROWS;
   REAL scale = (REAL)p->R / (REAL)p->size;
-  REAL *in = T(room)((FEATURES + 2 + 4 * HIDDEN) * M), *error = in + (FEATURES + 1) * M;
+  REAL *in = T(allocate)((FEATURES + 2 + 4 * HIDDEN) * M);
+  if (!in) return NO_MEMORY;
+  REAL *error = in + (FEATURES + 1) * M;
   REAL *h1 = error + M, *h2 = h1 + HIDDEN * M, *d1 = h2 + HIDDEN * M, *d2 = d1 + HIDDEN * M;
   for (int64_t m = 0; m < M; m++) in[FEATURES * M + m] = 1;
   for (int64_t n = task * POINTS; n < p->count && n < (task + 1) * POINTS; n++) {
-    const REAL *W1 = (const REAL *)p->x + n * WEIGHTS, *W2 = W1 + (FEATURES + 1) * HIDDEN;
+    const REAL *W1 = p->x + n * WEIGHTS, *W2 = W1 + (FEATURES + 1) * HIDDEN;
     const REAL *W3 = W2 + (HIDDEN + 1) * HIDDEN;
     T(gather)(p, n, M, in, error);
     T(hidden_layer)(W1, FEATURES, in, M, h1);
     T(hidden_layer)(W2, HIDDEN, h1, M, h2);
     REAL squares = T(errors)(W3, h2, M, p->size, error);
     REAL value = -scale * squares - (REAL)0.5 * T(squared_norm)(W1, WEIGHTS);
-    ((REAL *)p->value)[n] = value;
+    p->value[n] = value;
     if (!p->gradient) continue;
-    REAL sums[WEIGHTS], *out = (REAL *)p->gradient + n * WEIGHTS, none = value != value ? value : 0;
+    REAL sums[WEIGHTS], *out = p->gradient + n * WEIGHTS, none = value != value ? value : 0;
     T(pull_back)(W2, W3, error, h1, h2, M, d1, d2);
     T(outer_sums)(in, FEATURES + 1, d1, M, sums);
     T(outer_sums)(h1, HIDDEN, d2, M, sums + (FEATURES + 1) * HIDDEN);
@@ -144,4 +160,12 @@ static void T(network)(const void *data, int64_t task) {
     for (int i = 0; i < WEIGHTS; i++) out[i] = -2 * scale * sums[i] - W1[i] + none;
   }
   free(in);
+  return DONE;
+}
+
+static failure *T(wine_network)(const call *c, const wine_network_arrays *a) {
+  T(posterior) p = T(posterior_of)(a->x, a->features, a->count, a->value, a->gradient);
+  p.quality = a->quality->data;
+  failure *error = T(add_minibatches)(c, &p, a->start, a->stride, a->size);
+  return error ? error : parallel(c, T(groups_of)(&p), T(wine_network_group), &p);
 }

@@ -8,6 +8,17 @@
 #define AHEAD 32
 /* Rows of log densities that are asked for before they are needed. */
 
+/* Regressions of rewards on F features of D coordinates; the samples' `out` is [K, F]. */
+typedef struct {
+  T(weighting) samples;
+  int64_t F, block;                   /* components of one task */
+  const uint8_t *present, *zero;      /* [K]: the others' coefficients are zero; [N]: no density there */
+  const REAL *W, *offset;             /* [K, D, D], [K]: log normalisers */
+  const REAL *reward;                 /* [N] */
+  const REAL *size, *total;           /* [K]: what weights are divided by, and what they then sum up to */
+  const REAL *centre, *extra, *ridge; /* [K]: taken from rewards; taken from those of zeros beside */
+} T(regression);
+
 /* Samples of one component that have been found and not yet summed. */
 typedef struct {
   int64_t number;
@@ -46,11 +57,11 @@ static int64_t T(sum_features_room)(int64_t D, int64_t width) {
 }
 
 /* M += sum w (phi, 1, r) phi^T over the samples that wait; of phi phi^T what lies on the diagonal and below. */
-static void T(sum_features)(const regressions *p, int64_t k, T(waiting) * now, REAL *room, REAL *M) {
+static void T(sum_features)(const T(regression) *p, int64_t k, T(waiting) * now, REAL *room, REAL *M) {
   int64_t D = p->samples.D, width = T(feature_width)(p->F);
-  const REAL *x = p->samples.x, *mean = (const REAL *)p->samples.mean + k * D, *W = (const REAL *)p->W + k * D * D;
+  const REAL *x = p->samples.x, *mean = p->samples.mean + k * D, *W = p->W + k * D * D;
   const REAL *reward = p->reward;
-  REAL size = ((const REAL *)p->size)[k], centre = ((const REAL *)p->centre)[k], extra = ((const REAL *)p->extra)[k];
+  REAL size = p->size[k], centre = p->centre[k], extra = p->extra[k];
   REAL *d = room, *y = d + D * TILE, *r = y + D * TILE, *phi = r + TILE;
   REAL *right = phi + width * TILE, *left = right + (AT_ONCE + TILE) * width;
   int32_t list[AT_ONCE];
@@ -91,26 +102,32 @@ static inline uint32_t T(matters)(T(vec) log_density, REAL background, const REA
   return T(bits)((T(ivec))(w != 0) & ~(T(ivec))(w * (fourth + D) <= NEGLIGIBLE_SHARE * D));
 }
 
-static void T(solve)(const regressions *p, int64_t k, const REAL *M, REAL *room) {
-  REAL total = ((const REAL *)p->total)[k], ridge = ((const REAL *)p->ridge)[k], *out = p->samples.out;
+static void T(solve)(const T(regression) *p, int64_t k, const REAL *M, REAL *room) {
+  REAL total = p->total[k], ridge = p->ridge[k], *out = p->samples.out;
   T(ridge_regression)(M, p->F, T(feature_width)(p->F), total, ridge, room, out + k * p->F);
 }
 
 /* Task i: one chunk of the samples and some components. Without other chunks these are solved too, else their
    sums are partial[chunk][k]. */
-static void T(regressions)(const void *data, int64_t task) {
-  const regressions *p = data;
-  const weighted_samples *all = &p->samples;
+static int T(regressions_block)(const void *data, int64_t task) {
+  const T(regression) *p = data;
+  const T(weighting) *all = &p->samples;
   int64_t K = all->K, D = all->D, width = T(feature_width)(p->F), each = T(feature_height)(p->F) * width;
   int64_t blocks = (K + p->block - 1) / p->block, k0 = task % blocks * p->block, from, to;
   int64_t kb = K - k0 < p->block ? K - k0 : p->block, groups = (kb + LANES - 1) / LANES;
   const REAL *lc = all->log_components, *background = all->log_background, *tops = all->top, *offsets = p->offset;
   int64_t room_needed = T(sum_features_room)(D, width), others = T(ridge_room)(p->F, width);
   if (others > room_needed) room_needed = others;
-  REAL *top = T(room)(2 * groups * LANES + LANES + room_needed + kb * each), *offset = top + groups * LANES;
+  REAL *top = T(allocate)(2 * groups * LANES + LANES + room_needed + kb * each);
+  if (!top) return NO_MEMORY;
+  REAL *offset = top + groups * LANES;
   REAL *weight = offset + groups * LANES, *room = weight + LANES, *M = room + room_needed;
-  if (all->chunks > 1) M = (REAL *)all->partial + (task / blocks * K + k0) * each;
+  if (all->chunks > 1) M = all->partial + (task / blocks * K + k0) * each;
   T(waiting) *waiting = malloc(kb * sizeof *waiting);
+  if (!waiting) {
+    free(top);
+    return NO_MEMORY;
+  }
   uint32_t present[COMPONENT_BLOCK] = {0};
   for (int64_t k = 0; k < groups * LANES; k++) {
     top[k] = k < kb ? tops[k0 + k] : 0, offset[k] = k < kb ? offsets[k0 + k] : 0;
@@ -143,17 +160,49 @@ static void T(regressions)(const void *data, int64_t task) {
   }
   free(waiting);
   free(top);
+  return DONE;
 }
 
 /* Component k, of whose sums each chunk has a part. */
-static void T(solve_regressions)(const void *data, int64_t k) {
-  const regressions *p = data;
+static int T(regressions_component)(const void *data, int64_t k) {
+  const T(regression) *p = data;
   int64_t width = T(feature_width)(p->F), each = T(feature_height)(p->F) * width;
-  REAL *partial = (REAL *)p->samples.partial + k * each;
-  if (!p->present[k]) return;
+  REAL *partial = p->samples.partial + k * each;
+  if (!p->present[k]) return DONE;
   for (int64_t chunk = 1; chunk < p->samples.chunks; chunk++)
     for (int64_t i = 0; i < each; i++) partial[i] += partial[chunk * p->samples.K * each + i];
-  REAL *room = T(room)(T(ridge_room)(p->F, width));
+  REAL *room = T(allocate)(T(ridge_room)(p->F, width));
+  if (!room) return NO_MEMORY;
   T(solve)(p, k, partial, room);
   free(room);
+  return DONE;
+}
+
+static failure *T(more_regressions)(const call *c, const more_regressions_arrays *a) {
+  enum { TASKS = 32, BLOCK_NUMBERS = 1 << 17 }; /* at least, if there are as many components; of sums, in a cache */
+  T(regression) p = {.samples = T(weighting_of)(a->log_components, a->count, a->coefficients), .W = a->W->data,
+                     .offset = a->offset->data, .present = a->present->data, .reward = a->reward->data,
+                     .zero = a->zero->data, .size = a->size->data, .total = a->total->data,
+                     .centre = a->centre->data, .extra = a->extra->data, .ridge = a->ridge->data,
+                     .F = a->coefficients->dims[1]};
+  T(weighting) *s = &p.samples;
+  s->log_background = a->log_background->data, s->valid = a->valid->data, s->top = a->top->data;
+  s->x = a->x->data, s->mean = a->mean->data, s->D = a->x->dims[1];
+  if (p.F != s->D * (s->D + 3) / 2)
+    return invalid(c, "natmix_more_regressions: %lld dimensions have %lld quadratic features, got %lld.",
+                   (long long)s->D, (long long)(s->D * (s->D + 3) / 2), (long long)p.F);
+  if (s->N > INT32_MAX) return invalid(c, "natmix_more_regressions takes fewer than 2^31 samples.");
+  if (!s->K) return NULL;
+  int64_t each = (p.F + 5) * (p.F + 17), chunks = s->K < TASKS ? TASKS / s->K : 1; /* no less than is needed */
+  if (chunks < s->chunks) s->chunks = chunks;
+  p.block = s->K * s->chunks / TASKS;
+  if (p.block > BLOCK_NUMBERS / each) p.block = BLOCK_NUMBERS / each;
+  if (p.block > COMPONENT_BLOCK) p.block = COMPONENT_BLOCK;
+  if (p.block < 1) p.block = 1;
+  clear_from(a->coefficients, 0);
+  if (s->chunks > 1 && !(s->partial = malloc(s->chunks * s->K * each * sizeof(REAL)))) return out_of_memory(c);
+  failure *error = parallel(c, s->chunks * ((s->K + p.block - 1) / p.block), T(regressions_block), &p);
+  if (!error && s->chunks > 1) error = parallel(c, s->K, T(regressions_component), &p);
+  free(s->partial);
+  return error;
 }
