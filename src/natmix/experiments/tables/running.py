@@ -16,8 +16,8 @@ from natmix.experiments import problems, runs
 from natmix.experiments.problems import Problem
 from natmix.experiments.runs import Limits, RunConfig, Watcher
 from natmix.experiments.runs.config import differences
-from natmix.experiments.runs.directory import _MAY_DIFFER, CONFIG, SeedFiles, _mismatch, prepare, read_json
-from natmix.experiments.runs.execution import _finished
+from natmix.experiments.runs.directory import CONFIG, MAY_DIFFER, SeedFiles, mismatch, prepare, read_json
+from natmix.experiments.runs.execution import is_finished
 from natmix.experiments.runs.loading import read_final
 from natmix.experiments.runs.lock import lock
 from natmix.experiments.tables.cells import TableCell, at_most
@@ -139,9 +139,9 @@ def _configure_all(cells: Sequence[TableCell], seed: int, out: Path) -> list[Run
 
 def _check_same(folder: Path, config: RunConfig) -> None:
     if (folder / CONFIG).is_file():
-        found = differences(read_json(folder / CONFIG), json.loads(json.dumps(config.to_json())), _MAY_DIFFER)
+        found = differences(read_json(folder / CONFIG), json.loads(json.dumps(config.to_json())), MAY_DIFFER)
         if found:
-            raise ValueError(_mismatch(folder, found))
+            raise ValueError(mismatch(folder, found))
 
 
 def _load(problem: str, seed: int) -> Any:
@@ -166,6 +166,6 @@ def _standing(folder: Path, seed: int, limits: Limits) -> str:
     if read_final(SeedFiles(folder, seed).final) is None:  # a damaged file is an error
         return "todo"
     try:
-        return "done" if _finished(folder, seed, limits) else "todo"
+        return "done" if is_finished(folder, seed, limits) else "todo"
     except ValueError:
         return "short"
