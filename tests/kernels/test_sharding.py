@@ -94,7 +94,7 @@ def test_a_mesh_that_does_not_fit_gives_a_clear_sentence(seen, name, words):
     assert words in seen["messages"][name]
 
 
-@pytest.mark.parametrize("form", ["QuadraticKernel", "StackedKernel"])
+@pytest.mark.parametrize("form", ["circular", "stacked"])
 def test_the_forms_for_accelerators_on_a_mesh(seen, form):
     densities, score = seen["accelerator forms"][form]
     assert densities < 1e-9

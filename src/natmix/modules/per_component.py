@@ -16,6 +16,7 @@ from jaxtyping import Array, Int
 
 from natmix.array_types import Count, Flag, PyTree
 from natmix.kernels import sharding
+from natmix.kernels.slots import set_slot
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -52,20 +53,6 @@ class SampleStore(eqx.Module):
         """The arrays with samples first."""
 
 
-def set_row(values: S, row: Count, value: S, do: Flag) -> S:
-    """Give row ``row`` of the arrays ``values`` the ``value``, if ``do``."""
-    # By comparison: it needs no other device, and on an accelerator it joins the kernel before it.
-    compare = sharding.current() is not None or jax.default_backend() != "cpu"
-
-    def put(v: Array, f: Array) -> Array:
-        if not compare:
-            return v.at[row].set(jnp.where(do, f, v[row]))
-        here = do & (jnp.arange(v.shape[0]) == row)
-        return jnp.where(here.reshape(-1, *[1] * (v.ndim - 1)), jnp.asarray(f, v.dtype), v)
-
-    return jax.tree.map(put, values, value)
-
-
 def placed(tree: S) -> S:
     """On several devices: components and stored samples split, everything else everywhere."""
 
@@ -77,14 +64,14 @@ def placed(tree: S) -> S:
             return eqx.tree_at(lambda s: s.by_sample(), sharding.everywhere(node), stored)
         return sharding.everywhere(node)
 
-    if sharding.current() is None:
+    if not sharding.divided():
         return tree
     return jax.tree.map(place, tree, is_leaf=lambda x: isinstance(x, (PerComponent, SampleStore)))
 
 
-def reset_row(tree: S, row: Count, do: Flag) -> S:
-    """Give row ``row`` of everything per component its fresh value, if ``do``."""
-    return _map(lambda p: set_row(p.value, row, p.fresh, do), tree)
+def reset_slot(tree: S, slot: Count, do: Flag) -> S:
+    """Give slot ``slot`` of everything per component its fresh value, if ``do``."""
+    return _map(lambda p: set_slot(p.value, slot, p.fresh, do), tree)
 
 
 def take_rows(tree: S, order: Int[Array, " K2"]) -> S:

@@ -8,7 +8,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, PyTree
-from natmix.gaussians.base import Curvature
+from natmix.kernels.gaussian_batch import Curvature
 
 
 class Query(eqx.Module):
@@ -51,7 +51,7 @@ class Batch(eqx.Module):
     log_background: Float[Array, " N"]
     """log z."""
     log_components: Float[Array, "N K"]
-    """log q(x|o) under the components before this iteration's update, -inf where it changes no digit."""
+    """log q(x|o) under the components before this iteration's update, -inf where it is negligible."""
     near: Int[Array, " N"]
     """A component row that the sample is probably near to: the one it was drawn from, now or before."""
     source: Int[Array, " N"]

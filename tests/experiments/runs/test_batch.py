@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import GPU
 from tiny_problem import SMALL, tiny
 
 from natmix import JaxTarget
@@ -18,7 +19,8 @@ from natmix.experiments.runs import choice as choice
 from natmix.experiments.runs.batch import Targets, Together, obstacle
 from natmix.experiments.runs.seed import SeedJob
 from natmix.experiments.runs.stepper import Alone
-from natmix.kernels.batching import anyone, most
+from natmix.kernels.batching import batch_any
+from natmix.kernels.plan import using
 from tests.cli.test_run import assert_one_sentence, natmix
 from tests.experiments.runs.test_execution import Recorder
 
@@ -186,15 +188,15 @@ def test_states_have_their_samples_when_they_are_asked_for_and_until_the_group_g
 
 def test_branches_stay_branches_and_loops_stay_short():
     def branch(x):
-        return jax.lax.cond(anyone(x > 2), lambda: jnp.where(x > 2, jnp.sin(x), 0.0), lambda: 0.0)
+        return jax.lax.cond(batch_any(x > 2), lambda: jnp.where(x > 2, jnp.sin(x), 0.0), lambda: 0.0)
 
     x = jnp.arange(4.0)
     assert "cond" in str(jax.make_jaxpr(jax.vmap(branch))(x))
     np.testing.assert_allclose(jax.vmap(branch)(x), np.where(x > 2, np.sin(x), 0))
-    assert anyone(jnp.asarray(False)) == False  # noqa: E712
+    assert batch_any(jnp.asarray(False)) == False  # noqa: E712
 
     def rounds(n):
-        return jax.lax.fori_loop(0, most(n), lambda _, c: c + 1, 0)
+        return jax.lax.fori_loop(0, batch_max(n), lambda _, c: c + 1, 0)
 
     assert jax.vmap(rounds)(jnp.array([1, 5, 3])).tolist() == [5, 5, 5]
     assert rounds(jnp.asarray(2)) == 2
@@ -209,7 +211,7 @@ def test_the_search_for_a_new_component_stays_a_branch(monkeypatch):
         return str(program).count("cond[")
 
     agreed = branches()
-    monkeypatch.setattr("natmix.modules.component_adaptation.vips.anyone", lambda flag: flag)
+    monkeypatch.setattr("natmix.modules.component_adaptation.vips.batch_any", lambda flag: flag)
     assert branches() < agreed
 
 
@@ -361,14 +363,14 @@ def test_targets_of_different_shapes_run_apart_unless_told_otherwise(tmp_path, m
         execute(tmp_path / "other", (0, 1), True, Limits(max_iterations=3), load)
 
 
-def test_the_rule(monkeypatch):
+def test_the_rule():
     algorithm = configuration().algorithm
     assert not choice.faster_together(algorithm, 8, 2, 5)  # a CPU
     assert choice.step_size(algorithm, 8, 2, 5) == 8 * 160 * 2 * 5
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert choice.faster_together(algorithm, 8, 2, 5)
-    assert not choice.faster_together(algorithm, 8, 2, 1)
-    assert not choice.faster_together(algorithm, 4096, 20, 5)
+    with using(GPU):
+        assert choice.faster_together(algorithm, 8, 2, 5)
+        assert not choice.faster_together(algorithm, 8, 2, 1)
+        assert not choice.faster_together(algorithm, 4096, 20, 5)
 
 
 @pytest.mark.parametrize(("way", "together"), [((), None), (("--together",), True), (("--apart",), False)])

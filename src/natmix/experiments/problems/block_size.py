@@ -1,8 +1,8 @@
 """What every problem decides from where it runs."""
 
-import jax
+from natmix.kernels.plan import current
 
 
 def block_size(cpu: int, accelerator: int) -> int:
     """Points evaluated at once: on a CPU what stays in its caches, elsewhere what fills the device."""
-    return cpu if jax.default_backend() == "cpu" else accelerator
+    return cpu if current().on_cpu else accelerator

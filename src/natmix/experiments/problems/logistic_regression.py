@@ -21,6 +21,7 @@ from natmix.experiments.problems.minibatch import check_size, minibatch_rows, st
 from natmix.experiments.problems.native_targets import AbstractForms
 from natmix.kernels import native
 from natmix.kernels.linalg import einsum
+from natmix.kernels.plan import current
 from natmix.targets import JaxTarget
 
 PRIOR_STD = 10.0
@@ -162,7 +163,7 @@ def _log_sigmoid_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arr
 
 
 def _full(signed: Float[Array, "R D"]) -> JaxTarget:
-    rows = block_size(cpu=_LOOP_ROWS if native.used() else 256, accelerator=8192)
+    rows = block_size(cpu=_LOOP_ROWS if current().native else 256, accelerator=8192)
     return JaxTarget(fn=LogisticPosterior(signed), dim=signed.shape[1], batched=True, batch_size=rows)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from natmix.kernels import native
+from natmix.kernels.plan import current
 
 _FEW = 64
 """Below this number of points XLA does them."""
@@ -31,7 +31,7 @@ class AbstractForms(eqx.Module):
         """The same and, if wanted, its gradient."""
 
     def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
-        return _value(self, x) if x.shape[0] >= _FEW and native.used() else self.by_xla(x)
+        return _value(self, x) if x.shape[0] >= _FEW and current().native else self.by_xla(x)
 
 
 @jax.custom_jvp

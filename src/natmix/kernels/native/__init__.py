@@ -29,7 +29,7 @@ from natmix.kernels.native.calls import (
     trust_region,
     weighted_sums,
 )
-from natmix.kernels.native.library import available, used
+from natmix.kernels.native.library import available
 
 __all__ = [
     "available",
@@ -52,6 +52,5 @@ __all__ = [
     "score",
     "stein",
     "trust_region",
-    "used",
     "weighted_sums",
 ]

@@ -354,7 +354,7 @@ def _function(name: str, out: Any, vmap_method: str = "expand_dims", **options: 
     """XLA's call of the loop. Members of a `jax.vmap` are one call, see `c/members.c`."""
     if not available():
         raise RuntimeError(
-            "natmix was installed without its loops in machine code; ask `natmix.kernels.native.used` first."
+            "natmix was installed without its native kernels; ask `Plan.native` of the plan in use first."
         )
     return jax.ffi.ffi_call(f"natmix_{name}", out, vmap_method=vmap_method, **options)
 

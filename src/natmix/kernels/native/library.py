@@ -1,14 +1,12 @@
-"""The compiled library: where it is, and whether to use it."""
+"""The compiled library."""
 
 import ctypes
 import functools
-import os
 import warnings
 from pathlib import Path
 
 import jax
 
-from natmix.kernels import sharding
 from natmix.kernels.native.sources import digest
 
 FUNCTIONS = (
@@ -34,12 +32,6 @@ FUNCTIONS = (
     "network",
 )
 
-SWITCH = "NATMIX_NATIVE"
-"""The environment variable that turns the loops off when it is 0. It may also name the widest set of vector
-instructions to use: plain, wide or widest."""
-
-_VALUES = ("0", "1", "plain", "wide", "widest")
-
 
 @functools.cache
 def available() -> bool:
@@ -51,14 +43,6 @@ def available() -> bool:
         handler = jax.ffi.pycapsule(getattr(library, f"natmix_{name}"))
         jax.ffi.register_ffi_target(f"natmix_{name}", handler, platform="cpu")
     return True
-
-
-def used() -> bool:
-    """Whether to call them here: on a CPU, for what one device does, unless they are turned off."""
-    value = os.environ.get(SWITCH, "1")
-    if value not in _VALUES:
-        raise ValueError(f"{SWITCH} must be one of {', '.join(_VALUES)}, got {value!r}.")
-    return value != "0" and jax.default_backend() == "cpu" and sharding.current() is None and available()
 
 
 def _load(path: Path) -> ctypes.CDLL | None:

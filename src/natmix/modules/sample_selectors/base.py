@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, PRNGKey
-from natmix.kernels.importance_sums import Background, log_sums
-from natmix.kernels.relevance import relevant_log_prob
+from natmix.kernels.importance_sums import log_sums
+from natmix.kernels.log_densities import relevant_log_prob, reordered
 from natmix.kernels.ring_buffer import front
-from natmix.kernels.sharding import current, everywhere, split
+from natmix.kernels.sample_arrays import Background
+from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import Option, ratio, whole
 from natmix.modules.records import Batch, Draws
@@ -112,14 +113,16 @@ class AbstractSampleSelector(Option):
         x = jnp.where(new[:, None], draws.x, 0)
         drawn = draws.number.astype(x.dtype)
         share = jnp.log(drawn) - jnp.log(jnp.maximum(_samples(draws), 1).astype(x.dtype))
-        log_components = relevant_log_prob(mixture, x, draws.count, draws.source, log_drawn=share)
+        log_components = relevant_log_prob(
+            mixture.components, x, draws.count, mixture.log_weights, draws.source, log_drawn=share
+        )
         log_mass = log_sums(log_components, jnp.log(drawn), draws.count)
         raw, slope, source, near = log_density, gradient, draws.source, draws.source
         real, count = new, draws.count
         if state is not None:
             old: OldSamples = draws.old
             log_own = jnp.take_along_axis(log_components, draws.source[:, None], axis=1)[:, 0]
-            mass, each = state.meet(x, old.used, log_own, draws.count)
+            mass, each = state.background_log_density(x, old.used, log_own, draws.count)
             keep = new & (log_density < jnp.inf)
             newest = NewSamples(draws, log_density, gradient, keep, log_components, each)
             state = state.push(old, newest, mixture.components, iteration)
@@ -137,12 +140,9 @@ class AbstractSampleSelector(Option):
             order = front(real)
             x, raw, source, near, log_mass, *rest = split([a[order] for a in everywhere(columns)])
             slope = rest[0] if rest else None
-            if current() is None:
-                log_components = jnp.concatenate([old.log_components, log_components])[order]
-            else:  # each device those of its samples, rather than send N x K numbers around
-                whole = jnp.sum(real, dtype=jnp.int32)
-                log_components = mixture.components.log_prob(x, whole, mixture.exists)
             count = jnp.sum(real, dtype=jnp.int32)
+            both = (old.log_components, log_components)
+            log_components = reordered(mixture.components, both, order, x, count, mixture.exists)
             real = jnp.arange(x.shape[0]) < count
             x = jnp.where(real[:, None], x, 0)
         log_z = log_mass - jnp.log(jnp.maximum(count, 1).astype(x.dtype))

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natmix.array_types import Count, PRNGKey, Scalar
-from natmix.kernels.importance_sums import Background, log_sums
+from natmix.kernels.importance_sums import log_sums
 from natmix.kernels.importance_weights import effective_sample_size
 from natmix.kernels.normal_draws import normals
 from natmix.kernels.ring_buffer import count_rows
+from natmix.kernels.sample_arrays import Background
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag
 from natmix.modules.sample_selectors.base import AbstractSampleSelector
