@@ -38,7 +38,7 @@ print("\nThe default:")
 print(right)
 
 assert {p.name for p in narrow.flagged} == {"intercept", "slope"}
-assert all(p.mistaken_width and p.spread.value > 1.5 for p in narrow.flagged)
+assert all(p.wrong_width and p.spread.value > 1.5 for p in narrow.flagged)
 assert right.passed
 
 narrow.plot()[0].figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

@@ -13,7 +13,7 @@ from natmix.kernels.sharding import everywhere_alike
 from natmix.kernels.slots import set_slot
 from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import Change, NewSamples
-from natmix.modules.expectations import Elbo
+from natmix.modules.expectations import ElboEstimate
 from natmix.modules.per_component import reset_slot
 from natmix.modules.records import Batch, Evaluation, Query
 from natmix.modules.state import Info, State
@@ -56,7 +56,7 @@ def iteration_info(
     query: Query,
     evaluation: Evaluation,
     batch: Batch,
-    elbo: Elbo,
+    elbo: ElboEstimate,
     success: Bool[Array, " K"],
     stepsizes: Float[Array, " K"],
     weight_stepsize: Scalar,

@@ -11,4 +11,4 @@ def entropy(mixture: Mixture, key: PRNGKey | int, samples: int = 2000) -> Estima
         return mixture.entropy()
     if samples < 1:
         raise ValueError(f"An estimate needs at least one sample, got {samples}.")
-    return mean_estimate(-mixture.log_prob(mixture.sample(key, samples)))
+    return mean_estimate(-mixture.log_prob(mixture.sample(samples, key=key)))

@@ -37,16 +37,16 @@ def mmd(samples: ArrayLike, reference: ArrayLike, alpha: float) -> float:
 def mmd_to_reference(problem_name: str, mixture: Mixture, key: PRNGKey | int) -> float:
     """`mmd` between 2000 samples of the mixture and the reference samples of a test problem.
 
-    They are made once by ``natmix references``; a FileNotFoundError says so if they are missing.
+    They are generated once by ``natmix references``; a FileNotFoundError says so if they are missing.
     """
     name = reference_name(problem_name)
     reference = load(name)
     kernel = _remembered(name, reference.sha256)
-    return _mmd(np.asarray(mixture.sample(key, SAMPLES), dtype=float), kernel)
+    return _mmd(np.asarray(mixture.sample(SAMPLES, key=key), dtype=float), kernel)
 
 
 class _Kernel(NamedTuple):
-    """What of the MMD belongs to the reference points alone."""
+    """The parts of the MMD that depend on the reference points only."""
 
     scale: Float[np.ndarray, " D"]
     points: Float[np.ndarray, "M D"]

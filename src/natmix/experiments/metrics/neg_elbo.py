@@ -13,7 +13,7 @@ class NegElbo(NamedTuple):
     """An estimate of -ELBO.
 
     Attributes:
-        value: +inf if a sample hit a density of zero, for then it is.
+        value: +inf if the target's density is zero at a sample.
         standard_error: of the mean over the samples with a positive density.
         zero_share: share of samples with log density -inf.
         invalid_share: share of samples with log density NaN or +inf; they are left out.

@@ -24,7 +24,7 @@ def mean_prediction(
     if samples < 1:
         raise ValueError(f"An estimate needs at least one sample, got {samples}.")
     truth = jnp.asarray(wanted)
-    x = mixture.sample(key, samples)
+    x = mixture.sample(samples, key=key)
     shape = eqx.filter_eval_shape(predict, x[0], features).shape
     if truth.ndim != 1 or shape != truth.shape:
         raise ValueError(
