@@ -24,7 +24,7 @@ from natmix.modules.component_updaters import AbstractComponentUpdater
 from natmix.modules.expectations import expected_log_ratios, objective
 from natmix.modules.hyperparameters import real
 from natmix.modules.ng_estimators import AbstractNgEstimator
-from natmix.modules.per_component import PerComponent, take_rows
+from natmix.modules.per_component import PerComponent, take_slots
 from natmix.modules.records import Evaluation, Query
 from natmix.modules.sample_selectors import AbstractSampleSelector
 from natmix.modules.state import Info, State, padded, placed_state, take_components
@@ -84,7 +84,7 @@ class GMMVI(eqx.Module):
     def on(self, mesh: Devices | None) -> "GMMVI":
         """The same algorithm on several devices: the same numbers, up to the order of sums.
 
-        Components (in `State`) and samples are divided among the devices, so the number of component rows
+        Components (in `State`) and samples are divided among the devices, so the number of component slots
         is rounded up to a multiple of theirs. States of one mesh do not fit another.
 
         Args:
@@ -135,7 +135,7 @@ class GMMVI(eqx.Module):
 
     def ask(self, state: State) -> Query:
         """The points at which this iteration needs the target."""
-        self._check_rows(state)
+        self._check_slots(state)
         with using(self.plan(state)):
             return self._ask(state)
 
@@ -154,19 +154,19 @@ class GMMVI(eqx.Module):
 
     def tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
         """The rest of the iteration, given the target at those points."""
-        self._check_rows(state)
+        self._check_slots(state)
         with using(self.plan(state)):
             state = dataclasses.replace(state, mixture=_known_weights(state.mixture))
             new_state, info = self._tell(state, query, evaluation)
             return placed_state(new_state), info
 
-    def _check_rows(self, state: State) -> None:
+    def _check_slots(self, state: State) -> None:
         """Whether every device can have as many components as the others."""
-        rows = state.mixture.num_components
-        if whole_rows(rows, self.mesh) != rows:
+        slots = state.mixture.num_components
+        if whole_rows(slots, self.mesh) != slots:
             assert self.mesh is not None
             raise ValueError(
-                f"A state with {rows} component rows cannot be divided among {self.mesh.size} devices; "
+                f"A state with {slots} component slots cannot be divided among {self.mesh.size} devices; "
                 "make it with `init` or `resized` of the algorithm on this mesh."
             )
 
@@ -265,7 +265,7 @@ class GMMVI(eqx.Module):
         return self.sample_selector.next_draws_at_most(components) + extra
 
     def needs_room(self, state: State) -> Flag:
-        """Whether the next step may want to add a component and finds no free row."""
+        """Whether the next step may want to add a component and finds no free slot."""
         full = jnp.all(state.mixture.log_weights > -jnp.inf)
         return full & self.component_adaptation.wants_to_add(state.iteration, state.mixture)
 
@@ -278,15 +278,15 @@ class GMMVI(eqx.Module):
         exists = state.mixture.log_weights > -jnp.inf
         old = exists.shape[0]
         if capacity < old and state.sample_selector is not None:
-            raise ValueError("A state that reuses samples cannot shrink: their Gaussians need the rows.")
+            raise ValueError("A state that reuses samples cannot shrink: their Gaussians need the slots.")
         if not isinstance(exists, jax.core.Tracer) and int(jnp.sum(exists)) > capacity:
-            raise ValueError(f"{int(jnp.sum(exists))} components do not fit into {capacity} rows.")
+            raise ValueError(f"{int(jnp.sum(exists))} components do not fit into {capacity} slots.")
         front = jnp.argsort(~exists, stable=True)
         order = jnp.concatenate([front, jnp.full(max(0, capacity - old), -1)])[:capacity]
         order = jnp.where((order >= 0) & exists[order], order, -1)
-        rows = take_rows(state, order)
+        moved = take_slots(state, order)
         resized = dataclasses.replace(
-            rows,
+            moved,
             mixture=take_components(state.mixture, order),
             ids=jnp.where(order >= 0, state.ids[order], jnp.arange(capacity, dtype=jnp.int32)),
             sample_selector=self.sample_selector.resized(state.sample_selector, old, capacity),

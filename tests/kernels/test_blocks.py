@@ -7,7 +7,7 @@ import pytest
 from plans import GPU, XLA
 
 from natmix.kernels import blocks
-from natmix.kernels.blocks import map_blocks, map_components, rows_at_once, skipping, sum_blocks
+from natmix.kernels.blocks import components_at_once, map_blocks, map_components, skipping, sum_blocks
 from natmix.kernels.plan import using
 
 
@@ -47,11 +47,11 @@ def test_members_that_run_together_agree_on_the_number_of_blocks():
 
 def test_accelerators_take_as_many_components_at_once_as_fit(monkeypatch):
     with using(XLA):
-        assert rows_at_once(100, on_cpu=8) == 8
+        assert components_at_once(100, on_cpu=8) == 8
     monkeypatch.setattr(blocks, "_ACCELERATOR_ELEMENTS", (1000, 1000))
     with using(GPU):
-        assert rows_at_once(100, on_cpu=8) == 10
-        assert rows_at_once(10_000, on_cpu=8) == 1
+        assert components_at_once(100, on_cpu=8) == 10
+        assert components_at_once(10_000, on_cpu=8) == 1
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 30, 64])

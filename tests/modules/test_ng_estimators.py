@@ -294,7 +294,9 @@ def test_more_for_several_components_at_once(monkeypatch):
             return jax.jit(lambda: option.estimate(option.init(mixture), mixture, batch, ONE, PENALTY))()
 
     one_by_one = estimate()
-    monkeypatch.setattr("natmix.kernels.more_regressions.dense.rows_at_once", lambda elements, on_cpu: 2)
+    monkeypatch.setattr(
+        "natmix.kernels.more_regressions.dense.components_at_once", lambda elements, on_cpu: 2
+    )
     for a, b in zip(jax.tree.leaves(one_by_one), jax.tree.leaves(estimate()), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
 

@@ -182,7 +182,7 @@ def _own_components(
     return map_components(fn, rows, present, at_once)
 
 
-def rows_at_once(elements: int, on_cpu: int) -> int:
+def components_at_once(elements: int, on_cpu: int) -> int:
     """How many components to handle at once when each needs ``elements`` temporaries.
 
     Few on a CPU, so that absent ones cost nothing; on an accelerator as many as fit.

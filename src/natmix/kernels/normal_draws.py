@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from natmix.array_types import PRNGKey
 from natmix.kernels import native
-from natmix.kernels.blocks import map_components, rows_at_once
+from natmix.kernels.blocks import components_at_once, map_components
 from natmix.kernels.gaussian_batch import GaussianBatch, triangular
 from natmix.kernels.plan import Plan, current
 from natmix.kernels.ring_buffer import leading
@@ -81,7 +81,7 @@ def component_draws(
         return native.draws(jax.random.key_data(keys), number, m, L, K * most)
     draw = Partial(_draws, gaussians, most)
     if form == "blocks":
-        at_once = rows_at_once(most * D, max(1, _ELEMENTS // (most * D)))
+        at_once = components_at_once(most * D, max(1, _ELEMENTS // (most * D)))
         x = map_components(draw, (jnp.arange(K), keys), present, at_once)
     else:
         x = draw(jnp.arange(K), keys)

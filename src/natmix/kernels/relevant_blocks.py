@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, PyTree
 from natmix.kernels.batching import batch_max
-from natmix.kernels.blocks import rows_at_once
+from natmix.kernels.blocks import components_at_once
 from natmix.kernels.coordinates import choose_coordinates
 from natmix.kernels.gaussian_batch import GaussianBatch, TriangularFactors
 from natmix.kernels.linalg import einsum
@@ -92,10 +92,10 @@ class RelevantBlocks(eqx.Module):
         return jax.lax.fori_loop(0, trips, lambda i, carry: step(carry, *self.block(i)), start)
 
 
-def components_at_once(factors: TriangularFactors) -> int:
+def summed_at_once(factors: TriangularFactors) -> int:
     """How many components are summed together."""
     K, D = factors.mean.shape
-    return min(K, rows_at_once(_BLOCK * D, 1))
+    return min(K, components_at_once(_BLOCK * D, 1))
 
 
 def whitened_blocks(

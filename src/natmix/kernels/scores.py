@@ -35,9 +35,9 @@ from natmix.kernels.log_densities import native_applies
 from natmix.kernels.plan import Plan, current
 from natmix.kernels.relevant_blocks import (
     RelevantBlocks,
-    components_at_once,
     slice_of,
     sparse_pays,
+    summed_at_once,
     whitened_blocks,
 )
 
@@ -176,7 +176,7 @@ def _sparse_sums(
     """sum_k r L^-T y; the sums of r over the components are one."""
     blocks = RelevantBlocks.of(r, 1.0, count)
     total = jnp.zeros_like(x)
-    if components_at_once(factors) >= factors.mean.shape[0]:
+    if summed_at_once(factors) >= factors.mean.shape[0]:
         return _add_pulled(x, total, factors, blocks)
     present = blocks.counts > 0
     front = jnp.argsort(~present, stable=True)

@@ -25,7 +25,7 @@ from natmix.kernels.importance_sums import largest_log_weights, relative_weights
 from natmix.kernels.importance_weights import ImportanceWeights, importance_weights, own_weights
 from natmix.kernels.linalg import einsum, symmetrise
 from natmix.kernels.plan import Plan, current
-from natmix.kernels.relevant_blocks import RelevantBlocks, blocks_of, components_at_once, whitened_blocks
+from natmix.kernels.relevant_blocks import RelevantBlocks, blocks_of, summed_at_once, whitened_blocks
 from natmix.kernels.sample_arrays import SampleArrays
 
 Form = Literal["native", "sparse"] | Coordinates
@@ -278,7 +278,7 @@ def _sparse_moments(
 ) -> Float[Array, "K D D"]:
     """sum_n w y v^T."""
     blocks = RelevantBlocks.of(w, jnp.max(jnp.abs(w), axis=0), count)
-    at_once = components_at_once(factors)
+    at_once = summed_at_once(factors)
     return map_components(Partial(_add_moments, x, v), (factors, blocks), blocks.counts > 0, at_once)
 
 

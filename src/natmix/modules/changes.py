@@ -30,17 +30,17 @@ def candidates(query: Query, evaluation: Evaluation) -> NewSamples:
 
 
 def apply_change(state: State, change: Change) -> tuple[State, Flag]:
-    """Delete and add components; a new one takes the first free row."""
+    """Delete and add components; a new one takes the first free slot."""
     log_weights = jnp.where(change.delete, -jnp.inf, state.mixture.log_weights)
     log_weights = everywhere_alike(jax.nn.log_softmax, log_weights)
     free = log_weights == -jnp.inf
-    row = jnp.argmax(free)
-    add = change.add & free[row]
+    slot = jnp.argmax(free)
+    add = change.add & free[slot]
     newcomer = type(state.mixture.components).isotropic(change.mean[None], change.scale[None])
-    components = set_slot(state.mixture.components, row, jax.tree.map(lambda a: a[0], newcomer), add)
-    log_weights = set_slot(log_weights, row, change.log_weight, add)
-    ids = set_slot(state.ids, row, state.births, add)
-    state = reset_slot(state, row, add)
+    components = set_slot(state.mixture.components, slot, jax.tree.map(lambda a: a[0], newcomer), add)
+    log_weights = set_slot(log_weights, slot, change.log_weight, add)
+    ids = set_slot(state.ids, slot, state.births, add)
+    state = reset_slot(state, slot, add)
     state = dataclasses.replace(
         state,
         mixture=Mixture(everywhere_alike(jax.nn.log_softmax, log_weights), components),

@@ -1,7 +1,7 @@
 """Per-component state: a module wraps what it keeps for each component, and never resizes it.
 
-Components live in the rows of arrays with a fixed capacity. When a component is added its row is
-reset to ``fresh`` everywhere; when the capacity changes every row moves along. These functions do
+Components live in the slots of arrays with a fixed capacity. When a component is added its slot is
+reset to ``fresh`` everywhere; when the capacity changes every slot moves along. These functions do
 that to any tree, so no module knows that components come and go.
 """
 
@@ -26,7 +26,7 @@ class PerComponent(eqx.Module, Generic[T]):
     """A value for every component, with the value a new component starts from.
 
     Attributes:
-        value: a tree whose leaves have K rows.
+        value: a tree whose leaves have K slots first.
         fresh: the same tree for one component, without the leading axis.
     """
 
@@ -74,8 +74,8 @@ def reset_slot(tree: S, slot: Count, do: Flag) -> S:
     return _map(lambda p: set_slot(p.value, slot, p.fresh, do), tree)
 
 
-def take_rows(tree: S, order: Int[Array, " K2"]) -> S:
-    """Rows in a new order; ``order`` may have another length, and -1 takes a fresh row."""
+def take_slots(tree: S, order: Int[Array, " K2"]) -> S:
+    """Slots in a new order; ``order`` may have another length, and -1 takes a fresh one."""
 
     def take(v: Array, f: Array) -> Array:
         keep = (order >= 0).reshape(-1, *[1] * (v.ndim - 1))

@@ -7,7 +7,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import Scalar
-from natmix.kernels.blocks import block_rows, map_components, rows_at_once, sum_blocks
+from natmix.kernels.blocks import block_rows, components_at_once, map_components, sum_blocks
 from natmix.kernels.gaussian_batch import GaussianBatch
 from natmix.kernels.importance_weights import ImportanceWeights, importance_weights, own_weights
 from natmix.kernels.more_regressions.ridge import SQUARES, feature_moments, num_features, ridge_regression
@@ -59,7 +59,7 @@ class DenseRegressions(eqx.Module):
     ) -> Float[Array, "K F"]:
         """Coefficients of all components; zeros cost ``extra`` beside their reward."""
         F = num_features(gaussians)
-        at_once = min(rows_at_once(SQUARES * F * F, on_cpu=1), gaussians.capacity)
+        at_once = min(components_at_once(SQUARES * F * F, on_cpu=1), gaussians.capacity)
         rows = (jnp.arange(gaussians.capacity), self.weights.values.T, ridge, extra)
         block = Partial(_coefficients, gaussians, samples, self.reward, at_once)
         return map_components(block, rows, present, at_once)

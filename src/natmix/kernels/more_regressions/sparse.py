@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, PyTree, Scalar
-from natmix.kernels.blocks import block_rows, fold_blocks, map_components, rows_at_once
+from natmix.kernels.blocks import block_rows, components_at_once, fold_blocks, map_components
 from natmix.kernels.gaussian_batch import GaussianBatch
 from natmix.kernels.importance_weights import log_importance, log_own
 from natmix.kernels.linalg import einsum
@@ -85,7 +85,7 @@ class SparseRegressions(PairSums):
 
 def _at_once(gaussians: GaussianBatch) -> int:
     """How many components are regressed together."""
-    return min(rows_at_once(SQUARES * num_features(gaussians) ** 2, on_cpu=1), gaussians.capacity)
+    return min(components_at_once(SQUARES * num_features(gaussians) ** 2, on_cpu=1), gaussians.capacity)
 
 
 def _rows_of_blocks(F: int) -> tuple[int, int]:

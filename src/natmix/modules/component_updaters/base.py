@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Scalar
 from natmix.gaussians import AbstractGaussians
-from natmix.kernels.blocks import map_components, rows_at_once
+from natmix.kernels.blocks import components_at_once, map_components
 from natmix.modules.hyperparameters import Option
 from natmix.modules.records import NaturalGradient
 
@@ -91,7 +91,7 @@ def update_in_blocks(
     if present is None:
         return block(*arrays)
     entries = gaussians.dim**2
-    at_once = rows_at_once(8 * entries, on_cpu=max(1, _UPDATED_ENTRIES // entries))
+    at_once = components_at_once(8 * entries, on_cpu=max(1, _UPDATED_ENTRIES // entries))
     components, success = map_components(block, arrays, present, at_once)
     return components.where(present, gaussians), success
 

@@ -1,6 +1,6 @@
 """Option T: the longest natural-gradient step within a bound on the KL divergence."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax.tree_util import Partial
@@ -10,6 +10,7 @@ from natmix.array_types import Scalar
 from natmix.gaussians import AbstractGaussians
 from natmix.kernels import trust_region
 from natmix.kernels.plan import current
+from natmix.kernels.sharding import divided
 from natmix.modules.component_updaters.base import (
     MAX_ROUNDING,
     AbstractComponentUpdater,
@@ -39,19 +40,28 @@ class TrustRegion(AbstractComponentUpdater):
         temperature: Scalar,
         present: Bool[Array, " K"] | None = None,
     ) -> Updated:
-        form = trust_region.choose(current(), gaussians)
-        if form != "native":
-            return update_in_blocks(
-                Partial(_propose, form), gaussians, natural_gradient, stepsize, updates, temperature, present
-            )
-        A, a = natural_gradient.curvature, natural_gradient.gradient
-        usable = usable_components(natural_gradient, present)
-        new, ok = trust_region.native_step(gaussians, A, a, stepsize, usable, temperature, MAX_ROUNDING)
-        return gaussians.with_factors(new), ok
+        form = trust_region.choose(current().alone(), gaussians)  # each device updates its own components
+        if form == "native" and not divided():
+            usable = usable_components(natural_gradient, present)
+            return _native(gaussians, natural_gradient, stepsize, temperature, usable)
+        propose = Partial(_propose, form)
+        return update_in_blocks(propose, gaussians, natural_gradient, stepsize, updates, temperature, present)
+
+
+def _native(
+    gaussians: AbstractGaussians,
+    natural_gradient: NaturalGradient,
+    stepsize: Float[Array, " K"],
+    temperature: Scalar,
+    usable: Bool[Array, " K"],
+) -> Proposal:
+    A, a = natural_gradient.curvature, natural_gradient.gradient
+    new, ok = trust_region.native_step(gaussians, A, a, stepsize, usable, temperature, MAX_ROUNDING)
+    return Proposal(gaussians.with_factors(new), ok)
 
 
 def _propose(
-    form: Literal["eigen", "cholesky"],
+    form: trust_region.Form,
     gaussians: AbstractGaussians,
     natural_gradient: NaturalGradient,
     stepsize: Float[Array, " K"],
@@ -59,6 +69,8 @@ def _propose(
     temperature: Scalar,
 ) -> Proposal:
     usable = natural_gradient.ok
+    if form == "native":
+        return _native(gaussians, natural_gradient, stepsize, temperature, usable)
     curvature = natural_gradient.curvature
     A = jnp.where(usable.reshape(-1, *[1] * (curvature.ndim - 1)), curvature, 0)
     a = jnp.where(usable[:, None], natural_gradient.gradient, 0)

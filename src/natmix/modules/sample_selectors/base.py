@@ -37,8 +37,8 @@ class AbstractSampleSelector(Option):
     max_age: int = whole(16, "iterations after which a sample is no longer reused", low=2)
 
     @abc.abstractmethod
-    def max_draws(self, rows: int) -> int:
-        """The most new samples an iteration may need with ``rows`` component rows."""
+    def max_draws(self, slots: int) -> int:
+        """The most new samples an iteration may need with ``slots`` component slots."""
 
     @abc.abstractmethod
     def next_draws_at_most(self, components: Count) -> Count:
@@ -54,7 +54,7 @@ class AbstractSampleSelector(Option):
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Array
     ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
-        """New samples, those wanted in front, the rows they come from, and how many each row has drawn."""
+        """New samples, those wanted in front, the slots they come from, and how many each slot has drawn."""
 
     @property
     @abc.abstractmethod
@@ -63,7 +63,7 @@ class AbstractSampleSelector(Option):
 
     @property
     def reused_per_row(self) -> int:
-        """Slots of the ring per component row."""
+        """Samples in the ring per component slot."""
         return math.floor(self.reuse_ratio * self.desired_samples)
 
     def init(self, mixture: Mixture, needs_gradient: bool) -> Ring | None:
@@ -73,7 +73,7 @@ class AbstractSampleSelector(Option):
         return Ring.empty(mixture, self.reused_per_row, self.max_age, needs_gradient)
 
     def resized(self, state: Ring | None, old_rows: int, new_rows: int) -> Ring | None:
-        """The state for another number of component rows; a ring can only grow."""
+        """The state for another number of component slots; a ring can only grow."""
         if state is None:
             return None
         return state.resized(old_rows, new_rows, self.reused_per_row)

@@ -24,8 +24,8 @@ class FromComponents(AbstractSampleSelector):
     def draws_per_row(self) -> int:
         return self.max_draws(1)
 
-    def max_draws(self, rows: int) -> int:
-        return max(self.desired_samples, self.min_new_samples) * rows
+    def max_draws(self, slots: int) -> int:
+        return max(self.desired_samples, self.min_new_samples) * slots
 
     def next_draws_at_most(self, components: Count) -> Count:
         return self.max_draws(1) * components

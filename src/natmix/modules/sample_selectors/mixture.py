@@ -34,8 +34,8 @@ class FromMixture(AbstractSampleSelector):
     def draws_per_row(self) -> None:
         return None
 
-    def max_draws(self, rows: int) -> int:
-        return max(self.desired_samples * (rows if self.per_component else 1), self.min_new_samples)
+    def max_draws(self, slots: int) -> int:
+        return max(self.desired_samples * (slots if self.per_component else 1), self.min_new_samples)
 
     def next_draws_at_most(self, components: Count) -> Count:
         wanted = self.desired_samples * (components if self.per_component else 1)

@@ -1,6 +1,6 @@
 """The ring of the newest samples, with the Gaussians that they were drawn from.
 
-The ring holds at most floor(ratio * desired) samples per component row. Every iteration is a
+The ring holds at most floor(ratio * desired) samples per component slot. Every iteration is a
 generation: its Gaussians are kept for ``max_age`` generations, and older samples are not reused.
 """
 
@@ -31,7 +31,7 @@ class OldSamples(NamedTuple):
     gradient: Float[Array, "R D"] | None
     real: Bool[Array, " R"]
     near: Int[Array, " R"]
-    """The component rows that they were drawn from."""
+    """The slots of the components that they were drawn from."""
     log_components: Float[Array, "R K"]
     """Their log densities under the present components, -inf where that is negligible."""
     used: Float[Array, " HK"]
@@ -67,9 +67,9 @@ class Ring(eqx.Module):
         log_target: log p~, as evaluated.
         gradient: grad log p~, if the estimator wants it.
         born: the iteration a sample was drawn in, -1 for an empty slot.
-        source: the component row it was drawn from.
+        source: the slot of the component it was drawn from.
         next: the slot that is written next.
-        gaussians: the Gaussians of the last H generations, H * K rows.
+        gaussians: the Gaussians of the last H generations, H * K slots.
         counts: how many samples each of them has drawn into the ring.
         log_sums: log sum_g counts_g N(x; g) over the Gaussians of each generation.
     """
@@ -86,7 +86,7 @@ class Ring(eqx.Module):
 
     @classmethod
     def empty(cls, mixture: Mixture, per_row: int, max_age: int, needs_gradient: bool) -> "Ring":
-        """A ring for ``per_row`` samples per component row."""
+        """A ring for ``per_row`` samples per component slot."""
         K, D, dtype = mixture.num_components, mixture.dim, mixture.dtype
         R = per_row * K
         history = jax.tree.map(lambda a: jnp.concatenate([a] * max_age), mixture.components)
@@ -214,7 +214,7 @@ class Ring(eqx.Module):
         )
 
     def resized(self, old_rows: int, new_rows: int, per_row: int) -> "Ring":
-        """The same samples in a ring for more component rows."""
+        """The same samples in a ring for more component slots."""
         R, max_age = per_row * new_rows, self.max_age
         oldest_first = (self.next + jnp.arange(self.x.shape[0])) % self.x.shape[0]
 
