@@ -1,4 +1,4 @@
-"""Can such fits be right? Parameters and data are simulated, fitted again, and found again or not.
+"""Can such fits be right? Parameters and data are simulated, fitted again, and recovered or not.
 
 A line through points far from zero: slope and intercept are strongly correlated. One Gaussian without
 correlations, as in mean-field variational inference, must be too narrow; the default mixture need not be.
@@ -12,7 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from natmix.diagnostics import simulation_check
+from natmix.calibration import simulation_check
 
 matplotlib.use("Agg")
 

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 import natmix
-from natmix.result.resampling import resampled
+from natmix.result.resampling import resample
 from posteriors.outcome import Outcome
 from posteriors.problem import Problem
 
@@ -23,7 +23,7 @@ def run(problem: Problem, seed: int, max_evaluations: int | None = None) -> Outc
     found = result.diagnose(search=0, explore=0)  # others have no search either
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows k-hat
-        corrected = np.asarray(resampled(result, POOL, POOL, seed), float)
+        corrected = np.asarray(resample(result, POOL, POOL, seed), float)
     seconds = time.perf_counter() - started
     return Outcome(
         "natmix",

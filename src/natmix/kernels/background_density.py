@@ -47,7 +47,7 @@ def background_log_density(
     if form == "native":
         m, _, W = triangular(gaussians)
         normaliser = gaussians.log_normaliser()
-        return native.meet(x, m, W, normaliser, used, counts, log_own, generations, count)
+        return native.background_log_density(x, m, W, normaliser, used, counts, log_own, generations, count)
     rows = max(64, min(block_rows(4 * used.shape[0]), x.shape[0] // _BLOCKS))
     return map_blocks(Partial(_sums, gaussians, used, counts, generations), (x,), rows, count)
 

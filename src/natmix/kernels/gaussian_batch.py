@@ -7,8 +7,8 @@ from jaxtyping import Array, Float, Int
 
 LOG_2PI = float(np.log(2 * np.pi))
 
-Curvature = Float[Array, "K D D"] | Float[Array, "K D"]
-"""A whitened symmetric matrix per component, or its diagonal."""
+Curvature = Float[Array, "K *form"]
+"""Whitened symmetric matrices, one per component, in the form of a family."""
 
 
 class TriangularFactors(NamedTuple):

@@ -42,7 +42,7 @@ def log_sums(
     """Log sum_k exp(log_components + log_weights) of each sample; any number beyond ``count``."""
     form = form or choose(current())
     if form == "native":
-        return native.log_sums(log_components, log_weights, count)
+        return native.weighted_logsumexp(log_components, log_weights, count)
     rows = _samples_per_block(form, log_components)
     block = Partial(_log_sums, log_weights)
     if rows >= log_components.shape[0]:

@@ -42,7 +42,7 @@ def put_chosen(
     S, N = stores[0].shape[0], chosen.shape[0]
     form = form or choose(current(), S, N)
     if form == "native":
-        return tuple(native.put_chosen(s, r, chosen, start) for s, r in zip(stores, rows, strict=True))
+        return tuple(native.ring_buffer_write(s, r, chosen, start) for s, r in zip(stores, rows, strict=True))
     count = jnp.sum(chosen, dtype=jnp.int32)
     if form == "slices":
         rows = to_front(chosen, *rows)
@@ -94,7 +94,7 @@ def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
 def front(mask: Bool[Array, " N"], form: FrontForm | None = None) -> Int[Array, " N"]:
     """The rows where ``mask`` holds, in their order; what follows means nothing."""
     if (form or ("native" if current().native else "search")) == "native":
-        return native.front(mask)
+        return native.nonzero(mask)
     n = mask.shape[0]
     order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=_method())
     return jnp.minimum(order, n - 1).astype(jnp.int32)
@@ -108,7 +108,7 @@ def count_rows(
 ) -> Int[Array, " K"]:
     """How often each row occurs where ``mask`` holds."""
     if (form or ("native" if current().native else "scatter")) == "native":
-        return native.count_rows(row, mask, K)
+        return native.masked_bincount(row, mask, K)
     return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
 
 

@@ -161,7 +161,7 @@ def _relative_moments(
     arrays = (samples.log_components, samples.log_background, samples.valid)
     if form == "native":
         m, L, W = triangular(gaussians)
-        return native.stein(*arrays, top, positive, samples.x, m, grad_ratio, L, W, samples.count)
+        return native.stein_sums(*arrays, top, positive, samples.x, m, grad_ratio, L, W, samples.count)
     block, finish = _FORMS[form]
     moment, gradient, weight = sum_blocks(
         Partial(_relative_sums, block, gaussians, top),

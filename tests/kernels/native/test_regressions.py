@@ -1,4 +1,4 @@
-"""MORE by the loops in machine code, against the dense regression in NumPy and the way without them."""
+"""MORE by native kernels, against the dense regression in NumPy and the form without them."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from natmix.kernels import native
 from natmix.kernels.more_regressions import choose
 from natmix.kernels.plan import using
 
-pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
+pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
 SIZES = [(1, 1, 70), (1, 4, 2000), (5, 6, 301), (17, 2, 23), (37, 3, 41), (3, 11, 700)]
 """Components, dimensions, and samples of each: one chunk of the samples and several, parts of tiles, blocks
@@ -131,7 +131,7 @@ def test_equations_without_a_solution():
     K, D, N = 3, 2, 70
     zero, k = jnp.zeros((N, K)), jnp.zeros(K)
     eye = jnp.broadcast_to(jnp.eye(D), (K, D, D))
-    got = native.regressions(
+    got = native.more_regressions(
         *(zero, zero[:, 0], jnp.zeros(N, bool), k, jnp.zeros((N, D)), jnp.zeros((K, D)), eye, k),
         *(jnp.array([True, False, True]), zero[:, 0], jnp.zeros(N, bool), k + 1, k + 1, k, k),
         jnp.array([0.0, 0.0, 1.0]),
@@ -141,7 +141,7 @@ def test_equations_without_a_solution():
     assert not np.any(got[1:])
 
 
-def test_several_members_at_once():
+def test_a_batch_at_once():
     cases = [case(spread, seed=seed) for spread, seed in ((0.0, 1), (3.0, 2), (40.0, 3))]
     together = jax.tree.map(lambda *a: jnp.stack(a), *cases)
     got = jax.jit(jax.vmap(estimate))(*together)

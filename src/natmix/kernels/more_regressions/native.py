@@ -47,7 +47,7 @@ class NativeRegressions(PairSums):
         """Coefficients of all components; zeros cost ``extra`` beside their reward."""
         m, _, W = triangular(gaussians)
         total, centre = self.centred(extra)
-        return native.regressions(
+        return native.more_regressions(
             samples.log_components,
             samples.log_background,
             samples.valid,
