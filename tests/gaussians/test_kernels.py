@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import random_covariances
 
-from natmix.gaussians import FullGaussians, quadratic_kernel
+from natmix.gaussians import FullGaussians, accelerator_products, cpu_products, quadratic_kernel
 from natmix.gaussians.kernels import WhitenedKernel
 from natmix.gaussians.quadratic_kernel import QuadraticKernel
 from natmix.gaussians.stacked_kernel import StackedKernel
@@ -32,7 +32,7 @@ def samples(g, n=40):
 )
 @pytest.mark.parametrize("form", ["quadratic cpu", "quadratic accelerator", "stacked"])
 def test_the_forms_agree(dtype, K, D, form, monkeypatch):
-    products = _cpu_products if form.endswith("cpu") else _accelerator_products
+    products = cpu_products if form.endswith("cpu") else accelerator_products
     monkeypatch.setattr(quadratic_kernel, "_products", lambda: products)
     g = gaussians(dtype, K=K, D=D)
     x = samples(g)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natmix.gaussians import accelerator_products, cpu_products
 from natmix.gaussians.kernels import LOG_2PI, AbstractKernel, differentiable_log_prob
 from natmix.kernels.blocks import block_rows
 from natmix.kernels.float64 import in_double
@@ -74,7 +75,7 @@ def _moment_and_gradient(x: Array, w: Array, v: Array, mean: Array) -> Array:
 
 
 def _products() -> ModuleType:
-    return _cpu_products if jax.default_backend() == "cpu" else _accelerator_products
+    return cpu_products if jax.default_backend() == "cpu" else accelerator_products
 
 
 def _natural(mean: Array, W: Array) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:

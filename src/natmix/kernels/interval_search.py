@@ -14,7 +14,7 @@ is little work."""
 
 
 def first_inside(
-    inside: Callable[[Float[Array, "S *K"]], Bool[Array, "S *K"]],
+    inside: Callable[[Float[Array, " S *K"]], Bool[Array, " S *K"]],
     low: Float[Array, "*K"],
     high: Float[Array, "*K"],
     halvings: int,
@@ -36,7 +36,7 @@ def first_inside(
 
 
 def _narrowed(
-    inside: Callable[[Float[Array, "S *K"]], Bool[Array, "S *K"]],
+    inside: Callable[[Float[Array, " S *K"]], Bool[Array, " S *K"]],
     low: Float[Array, "*K"],
     high: Float[Array, "*K"],
     sections: int,
