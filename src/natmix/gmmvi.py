@@ -69,9 +69,9 @@ class GMMVI(eqx.Module):
             **overrides: by module: a dictionary of hyperparameters, or an option itself; and
                 ``temperature``, ``zero_penalty``.
         """
-        from natmix.modules.codenames import build
+        from natmix.modules.codenames import fields_of
 
-        return build(codename, overrides)
+        return cls(**fields_of(codename, overrides))
 
     @property
     def codename(self) -> str:
