@@ -51,14 +51,14 @@ def compiled(size) -> str:
     number = jnp.asarray(100, jnp.int32)
     # As on a GPU with much memory.
     jax.default_backend = lambda: "gpu"
-    full.fast_doubles = lambda: True
-    blocks.by_memory = points_per_call.by_memory = lambda each, fewest, most: most
+    full.fast_doubles = lambda: True  # type: ignore[attr-defined]
+    blocks.by_memory = points_per_call.by_memory = lambda each, fewest, most: most  # type: ignore[attr-defined]
     device = topologies.get_topology_desc(
         topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
     ).devices[0]
 
     def chunk(arrays, iterations, budget, state):
-        return chunk_runner._chunk.__wrapped__(rest, arrays, iterations, budget, state)
+        return chunk_runner._chunk.__wrapped__(rest, arrays, iterations, budget, state)  # type: ignore[attr-defined]
 
     placed = SingleDeviceSharding(device)
     program = jax.jit(chunk, in_shardings=placed, out_shardings=placed)

@@ -245,7 +245,7 @@ def test_stein_and_score_moments_match_naive_sums(make: Callable[[], Any]) -> No
     B, b = g.score_moments(d.w, d.x)
     close(b, np.einsum("nk,kni->ki", w, y))
     if isinstance(g, FullGaussians):
-        close(A, symmetrise(cross))
+        close(A, symmetrise(jnp.asarray(cross)))
         close(B, own)
     else:
         close(A, np.diagonal(cross, axis1=1, axis2=2))
@@ -322,7 +322,7 @@ def test_finite_in_whatever_way_it_is_compiled(make: Callable[[], Any], compiled
 
 
 @REPRESENTATIONS
-def test_where_chooses_rows(make: Callable[[], Any]) -> None:
+def test_where_chooses_rows(make: Callable[..., Any]) -> None:
     a, b = make(), make(5)
     mixed = a.where(jnp.array([True, False, True]), b)
     jax.tree.map(lambda m, x, y: close(m, np.stack([x[0], y[1], x[2]])), mixed, a, b)

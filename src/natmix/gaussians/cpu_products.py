@@ -55,7 +55,7 @@ def score(
 
 def cross_sums(
     x: Float[Array, "B D"], w: Float[Array, "B K"], v: Float[Array, "B D"]
-) -> Float[Array, "K DD+D"]:
+) -> Float[Array, "K D*D+D"]:
     """sum_n w x v^T and, beside it, sum_n w v; of doubles."""
     D = x.shape[1]
     x, v, w = _barrier((x.T, v.T, w.T))

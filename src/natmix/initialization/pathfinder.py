@@ -8,6 +8,7 @@ and Laplace's approximation at the end of the way takes part.
 """
 
 import contextlib
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +89,7 @@ def belongs(x: Float[np.ndarray, " D"], path: Path) -> bool:
     values, basis = np.linalg.eigh(path.covariance / np.outer(scale, scale))
     # In the neck of a funnel rounding makes it singular.
     step = ((x - path.mean) / scale) @ basis / np.sqrt(np.maximum(values, 1e-12))
-    return float(np.linalg.norm(step)) <= np.sqrt(len(x)) + 3
+    return float(np.linalg.norm(step)) <= math.sqrt(len(x)) + 3
 
 
 def _gaussians(way: Way) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -9,22 +9,20 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, UInt32
-
-from natmix.array_types import PRNGKey
+from jaxtyping import Array, Float, Key, UInt32
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
-def normals(keys: PRNGKey, shape: tuple[int, ...], dtype: np.dtype) -> Float[Array, "B ..."]:
+def normals(keys: Key[Array, " B"], shape: tuple[int, ...], dtype: np.dtype) -> Float[Array, "B ..."]:
     """`jax.random.normal` with each of these keys."""
     if jax.default_backend() == "cpu" and dtype == np.float32 and usual(keys):
         return _as_normals(_bits(jax.random.key_data(keys), math.prod(shape))).reshape(-1, *shape)
     return jax.vmap(lambda key: jax.random.normal(key, shape, dtype))(keys)
 
 
-def usual(keys: PRNGKey) -> bool:
+def usual(keys: Key[Array, "..."]) -> bool:
     """Whether these keys are of the generator that is known here."""
     by_number = getattr(jax.config, "jax_threefry_partitionable", False)
     return by_number and str(jax.random.key_impl(keys)) == "threefry2x32"

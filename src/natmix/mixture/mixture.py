@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike, PRNGKey
 from natmix.checks import whole
 from natmix.estimate import Estimate, mean_estimate
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
@@ -130,12 +130,12 @@ class Mixture(eqx.Module):
 
     # Sampling -----------------------------------------------------------------------------------
 
-    def sample(self, key: PRNGKey | int, n: int = 1) -> Float[Array, "n D"]:
+    def sample(self, key: KeyLike, n: int = 1) -> Float[Array, "n D"]:
         """``n`` independent samples; ``key`` is a JAX key or an integer seed."""
         return self.sample_with_components(key, n)[0]
 
     def sample_with_components(
-        self, key: PRNGKey | int, n: int = 1
+        self, key: KeyLike, n: int = 1
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
         """``n`` samples and the component each was drawn from."""
         return _sample(self, as_key(key), whole(n, "The number of samples", 0))
@@ -164,14 +164,14 @@ class Mixture(eqx.Module):
             raise ValueError("Probabilities must lie strictly between 0 and 1.")
         return _quantile(self, p.reshape(-1)).reshape(*p.shape, self.dim)
 
-    def entropy(self, key: PRNGKey | int = 0, n: int = 10_000) -> Estimate:
+    def entropy(self, key: KeyLike = 0, n: int = 10_000) -> Estimate:
         """H(q) = -E[log q]: exact for one component, otherwise from ``n`` samples."""
         q = self._present()
         if q.num_components == 1:
             return Estimate(float(q.components.entropy()[0]), 0.0)
         return mean_estimate(-q.log_prob(q.sample(key, at_least_one(n))))
 
-    def kl(self, other: "Mixture", key: PRNGKey | int = 0, n: int = 10_000) -> Estimate:
+    def kl(self, other: "Mixture", key: KeyLike = 0, n: int = 10_000) -> Estimate:
         """KL(self || other): exact between two Gaussians, otherwise from ``n`` samples of self."""
         if other.dim != self.dim:
             raise ValueError(f"Both mixtures must have the same dimension, got {self.dim} and {other.dim}.")

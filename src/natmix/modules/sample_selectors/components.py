@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from natmix.array_types import Count, PRNGKey
 from natmix.gaussians import AbstractGaussians, FullGaussians
@@ -68,7 +68,7 @@ class FromComponents(AbstractSampleSelector):
 
 
 def _draws(
-    gaussians: AbstractGaussians, n: int, rows: Int[Array, " B"], keys: PRNGKey
+    gaussians: AbstractGaussians, n: int, rows: Int[Array, " B"], keys: Key[Array, " B"]
 ) -> Float[Array, "B n D"]:
     """``n`` samples of each of these components."""
     return gaussians.take(rows).colour(normals(keys, (n, gaussians.dim), gaussians.dtype))
