@@ -36,19 +36,19 @@ references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
 
 # Some of it: make bench BENCH='--only gmm20 --seconds 20'. All options: BENCH=--help
 bench: $(VENV)/.bench $(GMMVI)/.installed ## the reference gmmvi and natmix side by side on the CPU, and ours by phase (hours)
-	$(BIN)/python benchmarks/side_by_side $(BENCH)
-	$(if $(BENCH),,$(BIN)/python benchmarks/phases.py --write results)
+	$(BIN)/python benchmarks/speed/side_by_side $(BENCH)
+	$(if $(BENCH),,$(BIN)/python benchmarks/speed/phases.py --write results)
 
 # On a machine with an NVIDIA GPU; another version of CUDA: make bench-gpu CUDA=cuda13
 CUDA ?= cuda12
 bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what the device can do
 	$(BIN)/python -m pip install --quiet 'jax[$(CUDA)]'
-	$(BIN)/python benchmarks/gpu.py --write results $(BENCH)
+	$(BIN)/python benchmarks/speed/gpu.py --write results $(BENCH)
 
-# One problem: make bench-posteriors BENCH='--only funnel'. Also there: python benchmarks/starts.py
+# One problem: make bench-posteriors BENCH='--only funnel'. Also there: python benchmarks/quality/starts.py
 bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (hours)
 	$(BIN)/python -m pip install --quiet 'blackjax>=1.2'
-	$(BIN)/python benchmarks/posteriors --write results $(BENCH)
+	$(BIN)/python benchmarks/quality/posteriors --write results $(BENCH)
 
 wheel: $(VENV)/.created ## the package with its native kernels for this machine, under dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -41,7 +41,7 @@ def assert_healthy(result):
     for leaf in jax.tree.leaves(result.mixture):
         assert np.isfinite(np.asarray(leaf)).all()
     assert np.isclose(np.sum(np.asarray(result.mixture.weights)), 1, atol=1e-5)
-    assert np.isfinite(np.asarray(result.mixture.log_prob(result.mixture.sample(1, 10)))).all()
+    assert np.isfinite(np.asarray(result.mixture.log_prob(result.mixture.sample(10, key=1)))).all()
     result.summary()
 
 

@@ -126,7 +126,7 @@ def test_the_summary_says_what_matters(result):
         "SAMTRON",
         "ELBO",
         "evaluations",
-        "to begin",
+        "to initialise",
         "compiling",
         "iterations",
         "left out",

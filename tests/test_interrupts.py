@@ -27,7 +27,7 @@ def report(result):
     c = result.counts
     say("RESULT", result.stopped, result.interrupted, good, c.iterations, c.evaluations, result.elbo.samples)
     say(result.summary().splitlines()[0])
-    m.sample(0, 5), m.log_prob(np.zeros(2))
+    m.sample(5), m.log_prob(np.zeros(2))
 """
 INSIDE = """
 def target(x):

@@ -29,7 +29,7 @@ def model(squares=None, rough=None):
 
 data = {"squares": jnp.array([3.6, 4.5]), "rough": jnp.array(3.0)}
 
-# One line: the model and its data. The fit begins with climbs from several points: both modes are found.
+# One line: the model and its data. The fit starts with L-BFGS runs from several points: both modes are found.
 result = natmix.fit(model, model_kwargs=data)
 print(result.summary())
 

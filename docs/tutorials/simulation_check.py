@@ -1,4 +1,4 @@
-"""Can such fits be right? Parameters and data are simulated, fitted again, and found again or not.
+"""Can such fits be right? Parameters and data are simulated, fitted again, and recovered or not.
 
 A line through points far from zero: slope and intercept are strongly correlated. One Gaussian without
 correlations, as in mean-field variational inference, must be too narrow; the default mixture need not be.
@@ -12,7 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from natmix.diagnostics import simulation_check
+from natmix.calibration import simulation_check
 
 matplotlib.use("Agg")
 
@@ -38,7 +38,7 @@ print("\nThe default:")
 print(right)
 
 assert {p.name for p in narrow.flagged} == {"intercept", "slope"}
-assert all(p.mistaken_width and p.spread.value > 1.5 for p in narrow.flagged)
+assert all(p.wrong_width and p.spread.value > 1.5 for p in narrow.flagged)
 assert right.passed
 
 narrow.plot()[0].figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

@@ -49,7 +49,7 @@ ERROR = 2.0
 # Without "period ~ uniform(3, 9)" the samples would be the same, but Stan's density, and so the evidence,
 # six times as large: bounds alone are no prior that integrates to one.
 
-# The program and its data. Stan's gradients are used; the fit begins with climbs from several points.
+# The program and its data. Stan's gradients are used; the fit starts with L-BFGS runs from several points.
 data = {"N": 6, "day": DAY, "velocity": VELOCITY, "error": ERROR, "next_day": 24.0}
 model = natmix.models.StanModel(PROGRAM, data, observed=["velocity"])
 result = natmix.fit(model)

@@ -1,6 +1,6 @@
-"""Names for the array types that appear everywhere.
+"""Names of common array types.
 
-Shapes use the paper's letters: K components (rows, padding included), D dimensions,
+Shapes use the paper's letters: K components (slots, padding included), D dimensions,
 N samples, H remembered generations, W records of a component's rewards.
 """
 

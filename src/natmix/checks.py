@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def whole(value: Any, name: str, least: int = 1) -> int:
+def as_int(value: Any, name: str, least: int = 1) -> int:
     """``value`` as an integer of at least ``least``; 1000.0 is not one, and neither is True."""
     try:
         number = operator.index(value)
@@ -20,7 +20,7 @@ def whole(value: Any, name: str, least: int = 1) -> int:
 
 
 def float_type(dtype: Any, default: Any = None) -> Any:
-    """The type asked for, or the default, or JAX's own default."""
+    """The float type asked for, or ``default``, or JAX's default."""
     if dtype is None:
         return jnp.result_type(float) if default is None else default
     try:

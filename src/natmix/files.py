@@ -1,4 +1,4 @@
-"""Files that are replaced atomically, JSON that every reader takes, and the cache directory."""
+"""Files that are replaced atomically, standard JSON, and the cache directory."""
 
 import contextlib
 import json
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 _INFINITY = "natmix: infinity"
-"""Stands for it until the text is written."""
+"""Stands for infinity until the text is written."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path``; what was written there takes its place in the end."""
+    """A temporary file name beside ``path``; on success the file replaces ``path``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
@@ -26,7 +26,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON that every reader takes: NaN is null, and infinity 1e999, which is read as infinity."""
+    """Standard JSON: NaN is null, and infinity 1e999, which parsers read as infinity."""
     text = json.dumps(_without_nan(value), indent=indent, allow_nan=False)
     return text.replace(f'"{_INFINITY}"', "1e999").replace(f'"-{_INFINITY}"', "-1e999")
 
@@ -42,24 +42,24 @@ def _without_nan(value: Any) -> Any:
 
 
 def with_nan(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """NaN for every null, of an object in which null means nothing else."""
+    """NaN for every null, in an object where null means nothing else."""
     return {name: math.nan if value is None else value for name, value in numbers.items()}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Readable JSON."""
+    """Write indented JSON."""
     with replacing(path) as temporary:
         temporary.write_text(to_json(value, indent=2) + "\n", encoding="utf-8")
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """One JSON object per line."""
+    """Write one JSON object per line."""
     with replacing(path) as temporary:
         temporary.write_text("".join(to_json(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """A compressed ``.npz``."""
+    """Write a compressed ``.npz``."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         # NumPy 2.0 and 2.1 would store allow_pickle=False as one more array.
         np.savez_compressed(file, **dict(arrays))  # type: ignore[arg-type]

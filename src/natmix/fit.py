@@ -14,7 +14,7 @@ from natmix.engine.capacity import initial_capacity
 from natmix.engine.fit_loop import Job
 from natmix.engine.limits import Limits
 from natmix.gmmvi import GMMVI
-from natmix.initialization import begin, defaults
+from natmix.initialization import defaults, initialise
 from natmix.initialization.arguments import (
     agreed_dim,
     check_names,
@@ -28,7 +28,7 @@ from natmix.initialization.arguments import (
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
-from natmix.random_keys import several
+from natmix.random_keys import split_keys
 from natmix.result.result import Result
 from natmix.targets import as_target
 
@@ -75,16 +75,16 @@ def fit(
         bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
             ``position`` by name, ``{"x": (0, 1)}``; without one every name stands for a number (or for an
             array, if its bounds are arrays). The fit is in unconstrained coordinates.
-        start: how to begin: "region", from the Gaussian that ``init_mean`` and the others name, or
-            "pathfinder", from Gaussians found by climbing from there, which needs gradients, or "tempered",
-            from points led from there to the target by sequential Monte Carlo. Pathfinder for models with
-            gradients, the region otherwise, if left out. The last two take at most a quarter of
-            ``max_evaluations``. Where nothing is named the region is, in unconstrained coordinates: of a
-            NumPyro model the prior's medians and spreads (by quartiles); 1 wide around PyMC's initial point,
-            a pytree's ``position``, or otherwise 0. Pathfinder makes 8 climbs (or ``init_components``, if
-            more), two of three from samples of the region and every third from one made 3 times as wide;
-            typically 4,000 to 8,000 evaluations in 5 to 30 dimensions, the tempered warm-up 5,000 to 75,000
-            (results/starts.md).
+        start: how to initialise: "region", with the Gaussian that ``init_mean`` and the others name, the
+            initial region; "pathfinder", with Gaussians that Pathfinder finds from there, which needs
+            gradients; or "tempered", with Gaussians for samples moved from there to the target by sequential
+            Monte Carlo. Pathfinder for models with gradients, the region otherwise, if left out. The last
+            two take at most a quarter of ``max_evaluations``. By default the initial region, in unconstrained
+            coordinates, has the prior's medians and interquartile ranges of a NumPyro model, or a standard
+            deviation of 1 around PyMC's initial point, a pytree's ``position``, or 0. Pathfinder makes 8
+            L-BFGS runs (or ``init_components``, if more), two of three from samples of the region and every
+            third from a region 3 times as wide; it takes typically 4,000 to 8,000 evaluations in 5 to 30
+            dimensions, tempering 5,000 to 75,000 (results/starts.md).
         seed: every random number follows from it. Do fits with other seeds agree?
             ``natmix.diagnostics.agreement([fit(f, seed=0), fit(f, seed=1)])``.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
@@ -93,9 +93,9 @@ def fit(
         init_scale: how far from there, standard deviations, a number or [D]; 1 if left out.
         init_covariance: instead of ``init_scale``: a number, variances [D] or a matrix [D, D].
         box: instead of all these: (low, high), where most of the mass is to be expected.
-        init_components: how many components to start with, their means drawn from the start region;
+        init_components: how many components to start with, their means drawn from the initial region;
             1 if left out.
-        init_mixture: the mixture to start from, instead of one drawn. The start region, where new
+        init_mixture: the mixture to start from, instead of one drawn. The initial region, where new
             components are sought, is then its own unless given.
         covariance: "full" or "diagonal"; as in ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
@@ -130,7 +130,7 @@ def fit(
     kind = covariance_kind(covariance, init_mixture)
     dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
     dim = dimension(dim, target, init_mixture)
-    key_run, key_start, key_elbo = several(run_key(seed), 3)
+    key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
     method = start_method(start, model is not None, init_mixture)
     probe = np.zeros(0)
     if dim is not None:  # bad arguments are told before the target is called
@@ -143,16 +143,18 @@ def fit(
         defaults.logger.warning(model.remark)
     if method == "pathfinder" and not known.has_gradient:
         if start is not None:
-            raise ValueError("start='pathfinder' climbs by gradients, and the target has none.")
+            raise ValueError("start='pathfinder' needs gradients, and the target has none.")
         method = "region"
     if method != "region":
         most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
-        begun = begin(method, known, region, key_start, dtype, kind == "diagonal", init_components, most)
-        mixture: Mixture = begun.mixture
-        prior: Mixture | None = begun.prior
-        notes += [begun.note] if begun.note else []
+        initial = initialise(
+            method, known, region, key_start, dtype, kind == "diagonal", init_components, most
+        )
+        mixture: Mixture = initial.mixture
+        prior: Mixture | None = initial.prior
+        notes += [initial.note] if initial.note else []
     else:
-        begun = None
+        initial = None
         mixture, prior = starting_mixture(
             known.dim, dtype, key_start, region, kind, init_components, init_mixture
         )
@@ -166,7 +168,7 @@ def fit(
         start_components=mixture.num_components,
         limits=limits,
         probes=found.probes,
-        start_evaluations=0 if begun is None else begun.evaluations,
+        start_evaluations=0 if initial is None else initial.evaluations,
         notes=notes,
         started=started,
         model=model,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from natmix.array_types import Count, Flag, PRNGKey, PyTree
+from natmix.array_types import Count, Flag, KeyLike, PRNGKey, PyTree
 from natmix.kernels.compilation import quick_jit
 from natmix.kernels.relevance import relevant_log_prob
 from natmix.kernels.sharding import Devices, as_mesh, everywhere, everywhere_alike, using, whole_rows
@@ -101,7 +101,7 @@ class GMMVI(eqx.Module):
     # The algorithm ------------------------------------------------------------------------------
 
     def init(
-        self, key: PRNGKey | int, mixture: Mixture, prior: Mixture | None = None, capacity: int | None = None
+        self, key: KeyLike, mixture: Mixture, prior: Mixture | None = None, capacity: int | None = None
     ) -> State:
         """The state before the first iteration.
 

@@ -1,4 +1,4 @@
-"""The references and measures of benchmarks/posteriors, against SciPy and samples."""
+"""The references and measures of benchmarks/quality/posteriors, against SciPy and samples."""
 
 import jax
 import jax.numpy as jnp

@@ -11,7 +11,7 @@ from side_by_side.load import Seed
 from side_by_side.rows import ROWS, Row, choose, distinct
 
 
-def run(first, each, count, every=1, compiling=0.0, looks=(), peak=100.0):
+def run(first, each, count, every=1, compiling=0.0, checkpoints=(), peak=100.0):
     """``count`` iterations of ``each`` seconds after ``first`` seconds, marked ``every`` iterations.
 
     In the middle ``compiling`` seconds are spent compiling. Looks are (seconds, -ELBO, standard error).
@@ -29,19 +29,20 @@ def run(first, each, count, every=1, compiling=0.0, looks=(), peak=100.0):
             "evaluations": [10 * i for i in at],
             "components": [i // 10 for i in at],
         },
-        "looks": [
+        "checkpoints": [
             {"seconds": s, "evaluations": 10 * s, "neg_elbo": value, "neg_elbo_se": error}
-            for s, value, error in looks
+            for s, value, error in checkpoints
         ],
     }
 
 
 @pytest.fixture
 def seed():
-    theirs = run(5.0, 0.5, 200, looks=[(10, 9.0, 0.01), (60, 3.0, 0.01), (100, 3.0, 0.01)], peak=300.0)
-    worse = run(5.0, 0.6, 150, looks=[(95, 4.0, 0.01)], peak=200.0)
+    theirs = run(5.0, 0.5, 200, checkpoints=[(10, 9.0, 0.01), (60, 3.0, 0.01), (100, 3.0, 0.01)], peak=300.0)
+    worse = run(5.0, 0.6, 150, checkpoints=[(95, 4.0, 0.01)], peak=200.0)
     ours = [
-        run(1.0, 0.02, 5000, every=7, compiling=3.0, looks=[(2, 8.0, 0.01), (s, 2.9, 0.01)]) for s in (4, 6)
+        run(1.0, 0.02, 5000, every=7, compiling=3.0, checkpoints=[(2, 8.0, 0.01), (s, 2.9, 0.01)])
+        for s in (4, 6)
     ]
     return Seed(ours, {"shipped target": theirs, "shipped target, MALLOC_MMAP_MAX_=0": worse})
 
@@ -83,16 +84,18 @@ def test_median_leaves_out_one_slow_iteration():
 
 @pytest.mark.parametrize(("value", "error", "there"), [(3.0, 0.0, True), (3.2, 0.3, True), (3.2, 0.1, False)])
 def test_goal_within_a_standard_error(value, error, there):
-    found = measures.reached(run(1, 1, 5, looks=[(4, value, error)]), 3.0, 0.0)
+    found = measures.reached(run(1, 1, 5, checkpoints=[(4, value, error)]), 3.0, 0.0)
     assert math.isfinite(found["seconds"]) == there
 
 
 def test_a_nan_is_not_at_the_goal():
-    assert measures.reached(run(1, 1, 5, looks=[(4, math.nan, math.inf)]), 3.0, 0.1)["seconds"] == math.inf
+    assert (
+        measures.reached(run(1, 1, 5, checkpoints=[(4, math.nan, math.inf)]), 3.0, 0.1)["seconds"] == math.inf
+    )
 
 
 def test_goal_not_reached_and_iterations_not_done(seed):
-    short = Seed([run(1.0, 0.02, 50, looks=[(2, 8.0, 0.01)])], seed.theirs)
+    short = Seed([run(1.0, 0.02, 50, checkpoints=[(2, 8.0, 0.01)])], seed.theirs)
     m = measures.compare(short)
     assert m["seconds_to_goal_ratio"] == 0
     assert m["later_ms_ratio"] is None
@@ -101,7 +104,7 @@ def test_goal_not_reached_and_iterations_not_done(seed):
 
 
 def test_an_estimate_below_what_is_possible_is_no_goal(seed):
-    found = Seed([run(1.0, 0.02, 5000, looks=[(2, 8.0, 0.01), (4, 3.05, 0.01)])], seed.theirs)
+    found = Seed([run(1.0, 0.02, 5000, checkpoints=[(2, 8.0, 0.01), (4, 3.05, 0.01)])], seed.theirs)
     assert measures.compare(found)["seconds_to_goal_ours"] == math.inf
     m = measures.compare(found._replace(least=3.05))
     assert m["seconds_to_goal_ours"] == 4

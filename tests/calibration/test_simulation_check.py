@@ -61,8 +61,8 @@ def test_an_exact_posterior_gives_uniform_ranks():
     assert found.ranks.min() >= 0
     assert found.ranks.max() <= 999
     assert found.passed
-    assert "NOTHING WRONG SEEN with 2 parameters in 200 simulations" in str(found)
-    for p, u in zip(found.parameters, found.places.T, strict=True):
+    assert "NOTHING WRONG FOUND with 2 parameters in 200 simulations" in str(found)
+    for p, u in zip(found.parameters, found.pit_values.T, strict=True):
         assert stats.kstest(u, "uniform").pvalue > 0.01
         assert abs(p.bias.value) < 3.5 * p.bias.standard_error
         assert abs(p.spread.value - 1) < 3.5 * p.spread.standard_error
@@ -181,7 +181,7 @@ def test_the_width_said_to_be_visible_is():
 def test_other_shapes_are_flagged_too():
     z = np.where(np.random.default_rng(3).random((200, 1)) < 0.5, -1.0, 1.0)
     (p,) = of_places(stats.norm.cdf(z + 0.05 * np.random.default_rng(4).standard_normal(z.shape))).parameters
-    assert p.misshapen
+    assert p.not_uniform
     assert not p.biased
 
 
@@ -237,7 +237,7 @@ def test_failures_are_counted_and_told():
     found = simulation_check(log_density, simulate=simulate, fits=20, fit=fit)
     assert found.fits == 10
     assert len(found.failures) == 10
-    assert "10 fits failed and are left out" in str(found)
+    assert "10 failed fits left out" in str(found)
     assert any("no luck" in f for f in found.failures)
 
 
@@ -348,7 +348,7 @@ def test_functions_with_bounds_are_fitted():
     for i, one in enumerate(jax.random.split(jax.random.key(0), 10)):
         truth, successes = simulate(one)
         exact.append(stats.beta(2 + int(successes), 12 - int(successes)).cdf(float(truth["p"])))
-        assert found.places[i, 0] == pytest.approx(exact[-1], abs=0.12)
+        assert found.pit_values[i, 0] == pytest.approx(exact[-1], abs=0.12)
 
 
 def test_the_density_of_simulated_data_is_the_model_s():
@@ -392,7 +392,7 @@ def test_models_whose_data_cannot_be_drawn_get_a_sentence():
         simulation_check(factor, model_args=(1.0,))
     with pytest.raises(ValueError, match="improper"):
         simulation_check(improper, model_args=(1.0,))
-    with pytest.raises(ValueError, match="observes nothing"):
+    with pytest.raises(ValueError, match="has no observed variable"):
         simulation_check(model)
     with pytest.raises(ValueError, match="no variable 'z'"):
         simulation_check(model, observed=["z"])
@@ -419,7 +419,7 @@ def test_pymc_models_are_simulated():
         assert set(simulated.truth) == {"mu", "sigma"}
     with pymc.Model() as empty:
         pymc.Normal("mu", 0, 2)
-    with pytest.raises(ValueError, match="observes nothing"):
+    with pytest.raises(ValueError, match="has no observed variable"):
         simulation_check(empty)
 
 

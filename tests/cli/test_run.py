@@ -166,9 +166,10 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
         (["gmm2", "--max-time", "soon"], "A time is written 90, 90s, 10m"),
         (["gmm2", "--max-iters", "0"], "max_iterations must be a whole number of at least 1"),
         (["gmm2", "--max-evals", "5"], "5 evaluations are not enough"),
-        (["gmm2", "--preset", "papr"], "preset must be fit or paper"),
+        (["gmm2", "--preset", "papr"], "preset must be fit or paper or paper-exp1"),
         (["gmm2", "--preset", "paper"], "no hyperparameters for SAMTRON on 'gmm2'"),
         (["stm20", "--preset", "paper", "--algorithm", "zemtron"], "it has them for SAMTRON"),
+        (["wine", "--preset", "paper", "--algorithm", "septrux"], "on wine (preset paper-exp1)"),
         (["gmm2", "--covariance", "round"], "covariance must be full or diagonal"),
         (["gmm2", "--dtype", "float8"], "dtype must be float32 or float64"),
         (["gmm2", "--components", "0"], "at least one component"),
@@ -305,12 +306,12 @@ def test_list_without_data_and_runs(tmp_path, monkeypatch):
 
 
 def test_list_fits_80_columns_whatever_is_wrong_with_the_data(tmp_path, monkeypatch):
-    really_load = problems.load
+    original = problems.load
 
     def load(name):
         if name == "wine":
             raise ValueError(f"{'x' * 100} is not the file. Replace or remove it.")
-        return really_load(name)
+        return original(name)
 
     monkeypatch.setattr(problems, "load", load)
     monkeypatch.setenv("COLUMNS", "80")

@@ -13,9 +13,10 @@ from scipy import stats
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
 from natmix.diagnostics import agreement
-from natmix.diagnostics.budget import FEWEST_BRIEF_CHAINS, MOST_BRIEF_CHAINS, PRICE, affordable_chains
+from natmix.diagnostics.budget import COST_SHARE, MAX_CHAINS, MIN_CHAINS
 from natmix.diagnostics.elbo import evaluated_draws
-from natmix.diagnostics.exploration import BRIEF_STEPS, _starts, chain_evaluations
+from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, _starting_points, chain_evaluations
+from natmix.result.diagnosing import diagnostic_budget
 
 jax.config.update("jax_enable_x64", True)
 
@@ -68,12 +69,12 @@ def test_a_bad_fit_is_flagged_by_default_and_by_its_samples_not(short):
     result = as_if(short, BLUNT)
     for none in (0, False):
         alone = result.diagnose(explore=none, search=none)
-        assert (alone.verdict, alone.exploration, alone.unexplored) == ("trust", None, "")
-        assert "result.diagnose(search=32, explore=1000) looks" in str(alone)
+        assert (alone.verdict, alone.exploration, alone.not_explored) == ("trust", None, "")
+        assert "result.diagnose(search=32, explore=1000) searches for them." in str(alone)
     assert result.diagnosis.verdict == "distrust"
     assert "DO NOT TRUST IT" in result.summary()
-    assert result.diagnosis.exploration.evaluations <= PRICE * 1_000_000
-    assert f"{result.diagnosis.exploration.chains} chains found" in result.summary()
+    assert result.diagnosis.exploration.evaluations <= COST_SHARE * 1_000_000
+    assert f"{result.diagnosis.exploration.chains:,} Markov chains found" in result.summary()
     assert result.diagnosis.exploration.position[0] < -1.8
     again = [result.diagnose(search=0, seed=s) for s in range(1, 5)]
     assert sum(d.verdict == "distrust" for d in again) >= 3
@@ -84,7 +85,7 @@ def test_a_good_fit_is_not(short):
         result = as_if(short, WHOLE, evaluations=evaluations)
         verdicts = [result.diagnose(search=0, seed=s) for s in range(2)]
         assert all(d.verdict == "trust" and d.exploration is not None for d in verdicts)
-    assert "result.diagnose(search=32) looks" in str(result.diagnose(search=0))
+    assert "result.diagnose(search=32) searches for it." in str(result.diagnose(search=0))
 
 
 def test_evaluations_are_counted_and_made_once(short):
@@ -98,29 +99,29 @@ def test_evaluations_are_counted_and_made_once(short):
     target = HostTarget(counted, D, batched=True, gradient=lambda x: np.asarray(slope(x)))
     result = as_if(short, BLUNT, target, 170_000)
     first = result.summary()
-    found, hunted = result.diagnosis.exploration, result.diagnosis.hunt
-    assert 0 < found.evaluations <= PRICE * result.counts.evaluations
-    assert 0 < hunted.evaluations <= PRICE * result.counts.evaluations
-    assert found.evaluations + hunted.evaluations == sum(calls)
+    found, searched = result.diagnosis.exploration, result.diagnosis.mode_search
+    assert 0 < found.evaluations <= COST_SHARE * result.counts.evaluations
+    assert 0 < searched.evaluations <= COST_SHARE * result.counts.evaluations
+    assert found.evaluations + searched.evaluations == sum(calls)
     assert f"({found.evaluations:,} evaluations)" in first
     assert result.summary() == first
     assert result.diagnose().exploration is found
-    assert result.diagnose().hunt is hunted
+    assert result.diagnose().mode_search is searched
     agreement([result, result])
-    assert found.evaluations + hunted.evaluations == sum(calls)
+    assert found.evaluations + searched.evaluations == sum(calls)
 
 
 def test_as_many_as_a_tenth_of_the_fit_pays_for(short):
-    least = chain_evaluations(FEWEST_BRIEF_CHAINS, BRIEF_STEPS, 2000) / PRICE
+    least = chain_evaluations(MIN_CHAINS, SHORT_CHAIN_STEPS, 2000) / COST_SHARE
     before = 0
     for evaluations in (10_000, least - 100, least + 100, 400_000, 10_000_000):
-        chains, why = affordable_chains(as_if(short, WHOLE, evaluations=int(evaluations)))
+        chains, why = diagnostic_budget(as_if(short, WHOLE, evaluations=int(evaluations))).chains()
         assert bool(chains) == (not why) == (evaluations > least)
         assert chains >= before
         if chains:
-            assert chain_evaluations(chains, BRIEF_STEPS, 2000) <= PRICE * evaluations
+            assert chain_evaluations(chains, SHORT_CHAIN_STEPS, 2000) <= COST_SHARE * evaluations
         before = chains
-    assert before == MOST_BRIEF_CHAINS
+    assert before == MAX_CHAINS
 
 
 def test_when_there_are_none_the_verdict_says_why(short):
@@ -141,25 +142,25 @@ def test_when_there_are_none_the_verdict_says_why(short):
         ({"target": HostTarget(values, D, batched=True)}, "without gradients"),
         (
             {"target": HostTarget(broken, D, gradient=broken)},
-            "broken off. The target raised ValueError",
+            "they failed. The target raised ValueError",
         ),
         ({"draws": wrong}, "known without them"),
     ):
         result = dataclasses.replace(good, **changes)
         assert result.diagnosis.exploration is None
-        assert why in result.diagnosis.unexplored
-        assert f"chains       none: {result.diagnosis.unexplored}" in result.summary()
-        assert "explore=1000) looks for some" in result.summary()
+        assert why in result.diagnosis.not_explored
+        assert f"chains       none: {result.diagnosis.not_explored}" in result.summary()
+        assert "explore=1000) searches for " in result.summary()
         if "counts" not in changes:
-            assert result.diagnosis.hunt is None
-            assert f"search       none: {result.diagnosis.unsearched}" in result.summary()
+            assert result.diagnosis.mode_search is None
+            assert f"mode search  none: {result.diagnosis.not_searched}" in result.summary()
 
 
 def test_files_and_copies_keep_what_chains_found(short, tmp_path):
     path = tmp_path / "fit.safetensors"
     result = as_if(short, BLUNT)
     result.save(path)
-    assert natmix.Result.load(path).diagnosis.unexplored == "the target is not known here"
+    assert natmix.Result.load(path).diagnosis.not_explored == "the target is not known here"
     text = result.summary()
     result.save(path)
     named = dataclasses.replace(result, target=HostTarget(values, D, batched=True))
@@ -189,7 +190,7 @@ def test_starts_stand_for_all_mass():
     f = np.stack([x, x**2, x > 1.8])
     means = []
     for _ in range(50):
-        start, share = _starts(-(x**2), weights, 400, rng)
+        start, share = _starting_points(-(x**2), weights, 400, rng)
         assert share.sum() == pytest.approx(1)
         means.append((share * f[:, start]).sum(axis=1))
     error = np.std(means, axis=0) / np.sqrt(50)
@@ -202,4 +203,4 @@ def test_diagonal_mixtures(short):
     exact = as_if(short, wide, target)
     exact = dataclasses.replace(exact, draws=evaluated_draws(wide, target, jax.random.key(1), 2000))
     assert exact.diagnosis.trusted
-    assert exact.diagnosis.exploration.lacking.value == 0
+    assert exact.diagnosis.exploration.uncovered.value == 0

@@ -10,8 +10,9 @@ import pytest
 
 import natmix
 from natmix import HostTarget
-from natmix.diagnostics import agreement, hunt
-from natmix.diagnostics.budget import CLIMB, FEWEST_CLIMBS, MOST_CLIMBS, PRICE, affordable_climbs
+from natmix.diagnostics import agreement, search_modes
+from natmix.diagnostics.budget import COST_SHARE, EVALUATIONS_PER_RUN, MAX_RUNS, MIN_RUNS
+from natmix.result.diagnosing import diagnostic_budget
 
 jax.config.update("jax_enable_x64", True)
 
@@ -44,22 +45,25 @@ def good():
 def test_a_missed_mode_is_flagged_by_default_and_by_samples_not(half):
     for none in (0, False):
         alone = half.diagnose(search=none)
-        assert (alone.verdict, alone.hunt, alone.unsearched) == ("trust", None, "")
-        assert str(alone).splitlines()[0].endswith("; not searched for other modes.")
+        assert (alone.verdict, alone.mode_search, alone.not_searched) == ("trust", None, "")
+        assert str(alone).splitlines()[0].endswith("; other modes were not searched for.")
     found = half.diagnosis
     assert found.verdict == "distrust"
-    (missed,) = found.hunt.missed
+    (missed,) = found.mode_search.missed
     np.testing.assert_allclose(missed.position, AWAY, atol=1e-3)
     assert missed.share == pytest.approx(0.5, abs=0.01)
-    assert found.hunt.evaluations <= PRICE * half.counts.evaluations
-    assert "known without them" in found.unexplored
+    assert found.mode_search.evaluations <= COST_SHARE * half.counts.evaluations
+    assert "clear without them" in found.not_explored
     assert sum(half.diagnose(seed=s).verdict == "distrust" for s in range(1, 6)) == 5
 
 
 def test_a_good_fit_is_not(good):
     found = [good.diagnose(seed=s) for s in range(5)]
-    assert all(d.verdict == "trust" and d.hunt.found == 1 and not d.hunt.missed for d in found)
-    assert str(found[0]).splitlines()[0] == "TRUST IT: the mixture may stand for the target."
+    assert all(d.verdict == "trust" and d.mode_search.found == 1 and not d.mode_search.missed for d in found)
+    assert (
+        str(found[0]).splitlines()[0]
+        == "TRUST IT: the mixture is a good approximation of the target, safe to use."
+    )
 
 
 def test_it_is_made_once_counted_and_kept(half, tmp_path):
@@ -73,10 +77,10 @@ def test_it_is_made_once_counted_and_kept(half, tmp_path):
     target = HostTarget(counted, 2, batched=True, gradient=lambda x: np.asarray(slope(x)))
     result = dataclasses.replace(half, target=target)
     text = result.summary()
-    assert sum(calls) == result.diagnosis.hunt.evaluations > 0
-    assert result.diagnose().hunt is result.diagnosis.hunt
+    assert sum(calls) == result.diagnosis.mode_search.evaluations > 0
+    assert result.diagnose().mode_search is result.diagnosis.mode_search
     assert agreement([result, result]).agreed
-    assert sum(calls) == result.diagnosis.hunt.evaluations
+    assert sum(calls) == result.diagnosis.mode_search.evaluations
     path = tmp_path / "fit.safetensors"
     result.save(path)
     for again in (
@@ -86,19 +90,19 @@ def test_it_is_made_once_counted_and_kept(half, tmp_path):
     ):
         assert again.summary() == text
         np.testing.assert_array_equal(
-            again.diagnosis.hunt.missed[0].position, result.diagnosis.hunt.missed[0].position
+            again.diagnosis.mode_search.missed[0].position, result.diagnosis.mode_search.missed[0].position
         )
 
 
 def test_as_many_as_a_tenth_of_the_fit_pays_for(good):
-    least = FEWEST_CLIMBS * CLIMB / PRICE
-    for evaluations, climbs in ((least - 10, 0), (least + 10, FEWEST_CLIMBS), (10_000_000, MOST_CLIMBS)):
+    least = MIN_RUNS * EVALUATIONS_PER_RUN / COST_SHARE
+    for evaluations, runs in ((least - 10, 0), (least + 10, MIN_RUNS), (10_000_000, MAX_RUNS)):
         counts = dataclasses.replace(
             good.counts, training_evaluations=int(evaluations), elbo_evaluations=0, start_evaluations=0
         )
         result = dataclasses.replace(good, counts=counts)
-        assert affordable_climbs(result)[0] == climbs
-        assert bool(affordable_climbs(result)[1]) == (climbs == 0)
+        assert diagnostic_budget(result).runs()[0] == runs
+        assert bool(diagnostic_budget(result).runs()[1]) == (runs == 0)
 
 
 def test_when_there_is_none_the_headline_and_a_line_say_so(good):
@@ -106,28 +110,33 @@ def test_when_there_is_none_the_headline_and_a_line_say_so(good):
     for changes, why in (
         ({"target": None}, "the target is not known here"),
         ({"target": HostTarget(values, 2, batched=True)}, "no gradients"),
-        ({"counts": short}, "10 climbs would cost more than 10%"),
-        ({"start": None}, "the start region is not known"),
+        ({"counts": short}, "10 L-BFGS runs would cost more than 10%"),
+        ({"start": None}, "the initial region is not known"),
     ):
         found = dataclasses.replace(good, **changes).diagnosis
-        assert found.hunt is None
-        assert why in found.unsearched
+        assert found.mode_search is None
+        assert why in found.not_searched
         lines = str(found).splitlines()
-        assert lines[0] == "TRUST IT: the mixture may stand for the target; not searched for other modes."
-        assert f"  search       none: {found.unsearched}" in lines
+        assert lines[0].startswith(
+            "TRUST IT: the mixture is a good approximation of the target, safe to use;"
+        )
+        assert lines[0].endswith("; other modes were not searched for.")
+        assert f"  mode search  none: {found.not_searched}" in lines
 
 
 def test_limits_of_a_search(good):
     def searched(**limits):
-        return hunt(good.mixture, good.target, good.start, np.log(2 * np.pi), jax.random.key(0), 20, **limits)
+        return search_modes(
+            good.mixture, good.target, good.start, np.log(2 * np.pi), jax.random.key(0), 20, **limits
+        )
 
     whole = searched()
-    assert whole.starts == 20
+    assert whole.runs == 20
     for most in (0, 1, 5, 30):
-        found = searched(most=most)
+        found = searched(max_evaluations=most)
         assert found.evaluations <= most
-        assert found.starts < 20
-    assert searched(seconds=0.0).starts == 1
+        assert found.runs < 20
+    assert searched(max_seconds=0.0).runs == 1
 
 
 def test_a_target_that_cannot_be_normalised_is_called_so():
@@ -138,5 +147,5 @@ def test_a_target_that_cannot_be_normalised_is_called_so():
 
 @pytest.mark.parametrize("wrong", [True, "all", -1, 2.5, None, [8]])
 def test_bad_arguments(good, wrong):
-    with pytest.raises(ValueError, match='search is a number of climbs, 0 or False for none, or "auto"'):
+    with pytest.raises(ValueError, match='search is a number of L-BFGS runs, 0 or False for none, or "auto"'):
         good.diagnose(search=wrong)

@@ -1,4 +1,4 @@
-"""Chains that look for mass the mixture does not cover: against exact samples, and fits with a known lack."""
+"""Chains that search for mass the mixture does not cover: against exact samples, and known uncovered mass."""
 
 import dataclasses
 
@@ -11,9 +11,9 @@ from scipy import stats
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
 from natmix.diagnostics import explore
-from natmix.diagnostics.chains import LEAPS, walk
+from natmix.diagnostics.chains import LEAPFROG_STEPS, run_chains
 from natmix.diagnostics.elbo import evaluated_draws
-from natmix.diagnostics.exploration import POOL, STEPS
+from natmix.diagnostics.exploration import CHAIN_STEPS, SAMPLES_PER_CHAIN
 
 jax.config.update("jax_enable_x64", True)
 
@@ -53,21 +53,21 @@ def test_chains_leave_the_target_as_it_is(gradients, steps):
     first = rng.normal(size=4000)
     x = np.stack([first, first**2 + 0.5 * rng.normal(size=4000)], axis=1)
     target = JaxTarget(banana, 2)
-    walked = walk(ROUGH, target, x, steps, jax.random.key(1), gradients=gradients)
-    assert 0.3 < walked.accepted < 0.99
-    assert np.mean(np.any(walked.x != x, axis=1)) > 0.98
-    z = np.stack([walked.x[:, 0], (walked.x[:, 1] - walked.x[:, 0] ** 2) / 0.5], axis=1)
+    record = run_chains(ROUGH, target, x, steps, jax.random.key(1), gradients=gradients)
+    assert 0.3 < record.acceptance_rate < 0.99
+    assert np.mean(np.any(record.x != x, axis=1)) > 0.98
+    z = np.stack([record.x[:, 0], (record.x[:, 1] - record.x[:, 0] ** 2) / 0.5], axis=1)
     for column in z.T:
         assert stats.kstest(column, "norm").pvalue > 0.01
     assert abs(np.corrcoef(z.T)[0, 1]) < 0.06
-    right = np.asarray(jax.vmap(banana)(walked.x)) - np.asarray(ROUGH.log_prob(walked.x))
-    np.testing.assert_allclose(walked.log_ratio[-1], right, atol=1e-9)
+    right = np.asarray(jax.vmap(banana)(record.x)) - np.asarray(ROUGH.log_prob(record.x))
+    np.testing.assert_allclose(record.log_ratio[-1], right, atol=1e-9)
 
 
 def test_chains_find_the_target_from_elsewhere():
     target = JaxTarget(banana, 2)
-    walked = walk(ROUGH, target, np.full((500, 2), 3.0), 30, jax.random.key(1), gradients=True)
-    assert stats.kstest(walked.x[:, 0], "norm").pvalue > 0.001
+    record = run_chains(ROUGH, target, np.full((500, 2), 3.0), 30, jax.random.key(1), gradients=True)
+    assert stats.kstest(record.x[:, 0], "norm").pvalue > 0.001
 
 
 def test_diagonal_mixtures_and_densities_of_zero():
@@ -78,9 +78,9 @@ def test_diagonal_mixtures_and_densities_of_zero():
     x = np.abs(np.random.default_rng(0).normal(size=(2000, 2))) * [1, 1]
     x[:, 1] *= np.where(np.arange(2000) % 2, 1, -1)
     target = JaxTarget(half, 2)
-    walked = walk(mixture, target, x, 10, jax.random.key(0), gradients=True)
-    assert np.all(walked.x[:, 0] > 0)
-    assert stats.kstest(walked.x[:, 0], "halfnorm").pvalue > 0.01
+    record = run_chains(mixture, target, x, 10, jax.random.key(0), gradients=True)
+    assert np.all(record.x[:, 0] > 0)
+    assert stats.kstest(record.x[:, 0], "halfnorm").pvalue > 0.01
 
 
 # What they find -------------------------------------------------------------------------------------
@@ -109,12 +109,12 @@ BULK = slices(CUT)
 
 def test_a_neck_that_the_mixture_lacks():
     runs = [found(BULK, FUNNEL, s) for s in range(8)]
-    assert sum(r.uncovered for r in runs) >= 6
-    lacking = np.mean([r.lacking.value for r in runs])
-    assert 0.15 * stats.norm.cdf(CUT) < lacking < stats.norm.cdf(CUT)  # the chains are short
-    assert all(r.position[0] < CUT for r in runs if r.uncovered and r.position is not None)
+    assert sum(r.significant for r in runs) >= 6
+    uncovered = np.mean([r.uncovered.value for r in runs])
+    assert 0.15 * stats.norm.cdf(CUT) < uncovered < stats.norm.cdf(CUT)  # the chains are short
+    assert all(r.position[0] < CUT for r in runs if r.significant and r.position is not None)
     whole = [found(slices(-4.0), FUNNEL, s) for s in range(3)]
-    assert not any(r.uncovered for r in whole)
+    assert not any(r.significant for r in whole)
 
 
 @pytest.mark.parametrize("gradients", [True, False])
@@ -128,7 +128,7 @@ def test_heavy_tails_and_too_narrow_fits(gradients):
     ):
         target = JaxTarget(fn, 3, values_only=not gradients)
         runs = [found(mixture, target, s) for s in range(3)]
-        assert sum(r.uncovered for r in runs) >= 2
+        assert sum(r.significant for r in runs) >= 2
 
 
 def test_good_fits_are_hardly_ever_flagged():
@@ -142,11 +142,13 @@ def test_good_fits_are_hardly_ever_flagged():
     )
     target = target_of(TWO)
     runs = [found(mixture, target, s) for mixture in nearly for s in range(2)]
-    assert not any(r.uncovered for r in runs)
-    little = spherical([0.997, 0.003], [[-4.0, 0, 0], [4, 1, 0]])  # lacks much, and its samples know it
+    assert not any(r.significant for r in runs)
+    little = spherical(
+        [0.997, 0.003], [[-4.0, 0, 0], [4, 1, 0]]
+    )  # much uncovered mass, and its samples show it
     known = [found(little, target, s, chains=2000) for s in range(2)]
-    assert all(r.known.value > 0.1 for r in known)
-    assert not any(r.uncovered for r in known)
+    assert all(r.uncovered_by_samples.value > 0.1 for r in known)
+    assert not any(r.significant for r in known)
 
 
 def test_evaluations_are_counted():
@@ -161,7 +163,11 @@ def test_evaluations_are_counted():
     for target, each in ((HostTarget(fn, 3, batched=True), 1), (with_gradient, 1)):
         calls.clear()
         out = explore(UNIT, target, draws, jax.random.key(0), 50)
-        assert out.evaluations == sum(calls) * each == 50 * (1 + STEPS * LEAPS) + 50 * POOL - 100
+        assert (
+            out.evaluations
+            == sum(calls) * each
+            == 50 * (1 + CHAIN_STEPS * LEAPFROG_STEPS) + 50 * SAMPLES_PER_CHAIN - 100
+        )
 
 
 # Results --------------------------------------------------------------------------------------------
@@ -181,14 +187,14 @@ def with_draws(result, mixture):
 def test_the_verdict_follows(result):
     bad = with_draws(result, BULK).diagnose(search=0, explore=1000, seed=1)
     assert bad.verdict == "distrust"
-    assert any("Chains from the mixture's corrected samples" in reason for reason in bad.reasons)
-    assert "1000 chains" in str(bad)
+    assert any("Markov chains from the mixture's corrected samples" in reason for reason in bad.reasons)
+    assert "1,000 Markov chains" in str(bad)
     assert "result.diagnose(search=32)" in str(bad)
     good = with_draws(result, slices(-4.0))
     alone = good.diagnose(search=0, explore=0)
     assert "explore=1000" in str(alone)
     assert alone.verdict == (found := good.diagnose(explore=200)).verdict
-    assert not found.exploration.uncovered
+    assert not found.exploration.significant
 
 
 def test_bad_arguments(result):
@@ -218,5 +224,5 @@ def test_the_neck_of_eight_schools():
 
     for centred in (True, False):
         fitted = natmix.fit(schools, model_args=(centred,), max_evaluations=1_000_000, progress=False)
-        flagged = [fitted.diagnose(explore=1000, seed=s).exploration.uncovered for s in range(4)]
+        flagged = [fitted.diagnose(explore=1000, seed=s).exploration.significant for s in range(4)]
         assert np.mean(flagged) >= 0.75 if centred else not any(flagged)

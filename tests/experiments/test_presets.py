@@ -6,11 +6,16 @@ import math
 import pytest
 
 from natmix import GMMVI
-from natmix.experiments.presets import codenames, paper, problems
+from natmix.experiments.presets import EXPERIMENTS, codenames, paper, problems
 from natmix.experiments.presets.paper import MOST_STORED, _rows
 from natmix.experiments.problems import load
 
-ALL = [(codename, problem) for codename in codenames() for problem in problems(codename)]
+ALL = [
+    (experiment, codename, problem)
+    for experiment in sorted(EXPERIMENTS.values())
+    for codename in codenames(experiment)
+    for problem in problems(codename, experiment)
+]
 ELEVEN = {
     "breast_cancer",
     "breast_cancer_mb",
@@ -36,12 +41,19 @@ def test_nine_algorithms_on_eleven_problems():
         }
 
 
-@pytest.mark.parametrize(("codename", "problem"), ALL)
-def test_every_row_builds_its_algorithm_with_its_numbers(codename, problem):
-    preset = paper(codename.lower(), problem)
+def test_experiment_1_has_two_algorithms_on_three_problems():
+    assert codenames(1) == ("SEPTRUX", "SEPYRUX")
+    for codename in codenames(1):
+        assert set(problems(codename, 1)) == {"breast_cancer", "breast_cancer_mb", "wine"}
+
+
+@pytest.mark.parametrize(("experiment", "codename", "problem"), ALL)
+def test_every_row_builds_its_algorithm_with_its_numbers(experiment, codename, problem):
+    preset = paper(codename.lower(), problem, experiment)
     algorithm = GMMVI.from_codename(preset.codename, **preset.overrides)
     settings = algorithm.settings()
-    row = _rows()[codename, problem]
+    row = _rows(experiment)[codename, problem]
+    assert preset.experiment == experiment
     assert settings["codename"] == codename
     named = {
         "desired_samples": ("sample_selector", "desired_samples"),
@@ -89,13 +101,25 @@ def test_the_numbers_of_one_row_as_printed():
     assert start.variance == (0.0625, *(0.0025,) * 9)
 
 
+def test_the_two_experiments_differ_where_both_have_an_algorithm():
+    first, third = paper("sepyrux", "breast_cancer", 1), paper("sepyrux", "breast_cancer")
+    assert (first.components, third.components) == (5, 25)
+    assert first.overrides["sample_selector"] == {
+        "desired_samples": 993,
+        "reuse_ratio": pytest.approx(2.556760661729829),
+    }
+    assert third.overrides["sample_selector"] == {"desired_samples": 300, "reuse_ratio": 0.0}
+    assert first.overrides["weight_stepsize"] == {"stepsize": 0.0}
+    assert (first.max_seconds, first.max_iterations) == (6 * 3600, 100_000)
+
+
 @pytest.mark.parametrize("problem", sorted(problems("SAMTRON")))
 def test_problems_start_where_the_paper_does(problem):
     loaded = load(problem)
     starts = {
-        paper(codename, problem).start(loaded.dim)
-        for codename in codenames()
-        if problem in problems(codename)
+        paper(codename, name, experiment).start(loaded.dim)
+        for experiment, codename, name in ALL
+        if name == problem
     }
     assert starts == {loaded.start}
 
@@ -122,6 +146,11 @@ def test_a_start_scale_near_the_square_root_of_the_covariance():
         ("zamtrux", "stm300", "no hyperparameters for ZAMTRUX on 'stm300'; .* breast_cancer"),
         ("samtron", "gmm7", "no hyperparameters for SAMTRON on 'gmm7'"),
         ("samtronn", "gmm20", "both choose"),
+        (
+            "septrux",
+            "wine",
+            r"Experiment 3 has no .* SEPTRUX; .* Experiment 1 has them .* \(preset paper-exp1\)",
+        ),
     ],
 )
 def test_what_is_not_there_is_said(codename, problem, words):
@@ -129,5 +158,12 @@ def test_what_is_not_there_is_said(codename, problem, words):
         paper(codename, problem)
 
 
-def test_the_numbers_travel_with_the_package():
-    assert importlib.resources.files("natmix.experiments.presets").joinpath("paper.csv").is_file()
+def test_an_experiment_without_hyperparameters_is_said():
+    with pytest.raises(ValueError, match="experiments 1 and 3, not of 2"):
+        paper("samtron", "gmm20", 2)
+
+
+@pytest.mark.parametrize("experiment", sorted(EXPERIMENTS.values()))
+def test_the_numbers_travel_with_the_package(experiment):
+    folder = importlib.resources.files("natmix.experiments.presets")
+    assert folder.joinpath(f"experiment{experiment}.csv").is_file()

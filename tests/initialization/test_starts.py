@@ -1,4 +1,4 @@
-"""Beginnings: climbs and their Gaussians, against closed forms."""
+"""Initialisation: L-BFGS runs and their Gaussians, against closed forms."""
 
 import jax
 import jax.numpy as jnp
@@ -7,12 +7,13 @@ import pytest
 
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
-from natmix.initialization import Path, begin, belongs, best_of_path, pathfinder
-from natmix.initialization.clusters import clusters
+from natmix.initialization import initialise
+from natmix.initialization.clusters import cluster
 from natmix.initialization.defaults import Region
-from natmix.initialization.evaluator import SpentError, Values
-from natmix.initialization.lbfgs import Way, climb
-from natmix.initialization.tempered import tempered
+from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
+from natmix.initialization.lbfgs import LbfgsPath, lbfgs_run
+from natmix.initialization.pathfinder import PathGaussian, best_gaussian, in_mode, pathfinder
+from natmix.initialization.tempered import tempered_samples
 
 jax.config.update("jax_enable_x64", True)
 
@@ -40,28 +41,28 @@ def relative(covariance):
 
 
 def values(fn=unscaled, dim=D, most=None):
-    return Values(JaxTarget(fn, dim), jax.random.key(0), jnp.dtype(float), most)
+    return TargetEvaluator(JaxTarget(fn, dim), jax.random.key(0), jnp.dtype(float), most)
 
 
 def test_a_point_belongs_to_a_path_by_its_distance_in_standard_deviations():
     C = np.array([[4.0, 1.9], [1.9, 1.0]]) * 1e-8
-    path = Path(np.ones(2), C, 0.0)
+    path = PathGaussian(np.ones(2), C, 0.0)
     for distance, inside in ((4.3, True), (4.5, False)):
         x = 1 + distance * np.linalg.cholesky(C) @ np.array([0.6, 0.8])
-        assert belongs(x, path) == inside
-    singular = Path(np.ones(2), np.outer([1.0, 3.0], [1.0, 3.0]), 0.0)
-    assert belongs(np.array([2.0, 4.0]), singular)
-    assert not belongs(np.array([1.5, 2.4]), singular)
+        assert in_mode(x, path) == inside
+    singular = PathGaussian(np.ones(2), np.outer([1.0, 3.0], [1.0, 3.0]), 0.0)
+    assert in_mode(np.array([2.0, 4.0]), singular)
+    assert not in_mode(np.array([1.5, 2.4]), singular)
 
 
 def test_lucky_samples_seldom_make_a_rough_gaussian_better_than_the_exact_one():
     """Without its standard error the best estimate is that of a rough one in up to 48 of 60 cases."""
-    way = climb(values(), np.zeros(D))
-    paths = [best_of_path(values(), way, np.random.default_rng(seed)) for seed in range(60)]
-    rough = [not np.allclose(relative(p.covariance), relative(COVARIANCE), atol=1e-3) for p in paths]
+    path = lbfgs_run(values(), np.zeros(D))
+    found = [best_gaussian(values(), path, np.random.default_rng(seed)) for seed in range(60)]
+    rough = [not np.allclose(relative(g.covariance), relative(COVARIANCE), atol=1e-3) for g in found]
     assert sum(rough) <= 6
-    for path in paths:
-        np.testing.assert_allclose((path.mean - MEAN) / SCALES, 0, atol=0.05)
+    for gaussian in found:
+        np.testing.assert_allclose((gaussian.mean - MEAN) / SCALES, 0, atol=0.05)
 
 
 def test_a_gaussian_is_found_whatever_its_scales():
@@ -74,23 +75,23 @@ def test_a_gaussian_is_found_whatever_its_scales():
 
 def test_a_way_leads_upwards():
     v = values()
-    way = climb(v, np.zeros(D))
-    heights = [float(unscaled(x)) for x in way.x]
+    path = lbfgs_run(v, np.zeros(D))
+    heights = [float(unscaled(x)) for x in path.x]
     assert np.all(np.diff(heights) > 0)
-    np.testing.assert_allclose(way.gradient, jax.vmap(jax.grad(unscaled))(jnp.asarray(way.x)), rtol=1e-6)
-    assert v.evaluations >= len(way.x)
+    np.testing.assert_allclose(path.gradient, jax.vmap(jax.grad(unscaled))(jnp.asarray(path.x)), rtol=1e-6)
+    assert v.evaluations >= len(path.x)
 
 
 def test_the_best_gaussian_of_a_funnel_is_not_at_its_end():
-    """log p rises without bound into the neck of a funnel: the end of the way is no approximation."""
+    """log p rises without bound into the neck of a funnel: the end of the path is no approximation."""
 
     def funnel(x):
         return -0.5 * x[0] ** 2 / 9 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 0.5 * 9 * x[0]
 
     v = values(funnel, 10)
-    path = best_of_path(v, climb(v, np.concatenate([[3.0], np.ones(9)])), np.random.default_rng(0))
+    path = best_gaussian(v, lbfgs_run(v, np.concatenate([[3.0], np.ones(9)])), np.random.default_rng(0))
     assert np.isfinite(path.elbo)
-    end = climb(values(funnel, 10), np.concatenate([[3.0], np.ones(9)])).x[-1]
+    end = lbfgs_run(values(funnel, 10), np.concatenate([[3.0], np.ones(9)])).x[-1]
     assert path.mean[0] > end[0] + 1
 
 
@@ -98,17 +99,17 @@ def test_a_wall_is_turned_away_from():
     def walled(x):
         return jnp.where(x[0] > 0, jnp.log(jnp.maximum(x[0], 1e-300)) - x[0], -jnp.inf) - x[1] ** 2
 
-    way = climb(values(walled, 2), np.array([3.0, 1.0]))
-    np.testing.assert_allclose(way.x[-1], [1, 0], atol=1e-3)
+    path = lbfgs_run(values(walled, 2), np.array([3.0, 1.0]))
+    np.testing.assert_allclose(path.x[-1], [1, 0], atol=1e-3)
 
 
 def test_nowhere_to_go():
-    flat = climb(values(lambda x: 0.0 * x[0], 2), np.ones(2))
+    flat = lbfgs_run(values(lambda x: 0.0 * x[0], 2), np.ones(2))
     np.testing.assert_array_equal(flat.x, [[1, 1]])
-    path = best_of_path(values(lambda x: 0.0 * x[0], 2), flat, np.random.default_rng(0))
+    path = best_gaussian(values(lambda x: 0.0 * x[0], 2), flat, np.random.default_rng(0))
     assert path.elbo == -np.inf
-    lost = climb(values(lambda x: jnp.nan * x[0], 2), np.ones(2))
-    assert isinstance(lost, Way)
+    lost = lbfgs_run(values(lambda x: jnp.nan * x[0], 2), np.ones(2))
+    assert isinstance(lost, LbfgsPath)
 
 
 def test_evaluations_are_counted_and_limited():
@@ -118,8 +119,8 @@ def test_evaluations_are_counted_and_limited():
         limited = values(most=most)
         pathfinder(limited, np.zeros((3, D)), seed=0)
         assert limited.evaluations <= most
-    with pytest.raises(SpentError):
-        climb(values(most=0), np.zeros(D))
+    with pytest.raises(BudgetSpentError):
+        lbfgs_run(values(most=0), np.zeros(D))
 
 
 def two(x):
@@ -128,25 +129,31 @@ def two(x):
 
 @pytest.mark.parametrize("components", [None, 1, 2])
 def test_several_modes_become_several_components(components):
-    begun = begin(
+    initial = initialise(
         "pathfinder", JaxTarget(two, 2), Region(scale=20.0), jax.random.key(3), float, False, components
     )
     K = 2 if components is None else components
-    assert begun.mixture.num_components == K
-    assert begun.evaluations > 0
+    assert initial.mixture.num_components == K
+    assert initial.evaluations > 0
     if K == 2:
-        order = np.argsort(np.asarray(begun.mixture.means)[:, 0])
-        np.testing.assert_allclose(np.asarray(begun.mixture.means)[order], [[-20, -20], [20, 20]], atol=1e-2)
+        order = np.argsort(np.asarray(initial.mixture.means)[:, 0])
+        np.testing.assert_allclose(
+            np.asarray(initial.mixture.means)[order], [[-20, -20], [20, 20]], atol=1e-2
+        )
         # Masses 3 * 0.25 and 1.
-        np.testing.assert_allclose(np.asarray(begun.mixture.weights)[order], [3 / 7, 4 / 7], atol=0.15)
-    np.testing.assert_allclose(begun.prior.covariance(), 400 * np.eye(2))  # the region that was named
+        np.testing.assert_allclose(np.asarray(initial.mixture.weights)[order], [3 / 7, 4 / 7], atol=0.15)
+    np.testing.assert_allclose(initial.prior.covariance(), 400 * np.eye(2))  # the region that was named
 
 
 def test_without_a_region_components_are_sought_around_what_was_found():
-    begun = begin("pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, False, None)
-    found = relative(np.asarray(begun.prior.covariance()))
+    initial = initialise(
+        "pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, False, None
+    )
+    found = relative(np.asarray(initial.prior.covariance()))
     np.testing.assert_allclose(found, 4 * relative(COVARIANCE), atol=0.15)
-    diagonal = begin("pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, True, None)
+    diagonal = initialise(
+        "pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, True, None
+    )
     assert diagonal.mixture.is_diagonal
 
 
@@ -200,9 +207,9 @@ def test_starts_that_make_no_sense(arguments, words):
         natmix.fit(unscaled, D, **arguments)
 
 
-def test_climbs_need_gradients():
+def test_pathfinder_needs_gradients():
     target = HostTarget(lambda x: -0.5 * np.sum(x**2, axis=-1), D, batched=True)
-    with pytest.raises(ValueError, match="climbs by gradients"):
+    with pytest.raises(ValueError, match="start='pathfinder' needs gradients"):
         natmix.fit(target, start="pathfinder")
 
 
@@ -218,43 +225,47 @@ def test_points_of_a_warm_up_are_those_of_the_target(gradients):
     """Two modes with the right shares, each with the right spread."""
     both = Mixture.full([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], [np.eye(3), 0.25 * np.eye(3)])
     target = JaxTarget(both.log_prob, 3, values_only=not gradients)
-    v = Values(target, jax.random.key(0), jnp.dtype(float))
+    v = TargetEvaluator(target, jax.random.key(0), jnp.dtype(float))
     shares = []
     for seed in range(6):
-        cloud = tempered(v, region(5.0, 3), seed, gradients=gradients)
-        assert cloud.b == 1
-        right = cloud.x[cloud.x[:, 0] > 0]
-        shares.append(len(right) / len(cloud.x))
+        samples = tempered_samples(v, region(5.0, 3), seed, gradients=gradients)
+        assert samples.inverse_temperature == 1
+        right = samples.x[samples.x[:, 0] > 0]
+        shares.append(len(right) / len(samples.x))
         np.testing.assert_allclose(right.mean(axis=0), [4, 1, 0], atol=0.25)
         np.testing.assert_allclose(right.std(axis=0), 0.5, rtol=0.35)
     assert np.mean(shares) == pytest.approx(0.7, abs=0.12)
 
 
 def test_a_warm_up_keeps_to_its_evaluations():
-    v = Values(JaxTarget(lambda x: -50 * jnp.sum((x - 3) ** 2), 4), jax.random.key(0), jnp.dtype(float), 2500)
-    cloud = tempered(v, region(1.0, 4), 0, gradients=True)
+    v = TargetEvaluator(
+        JaxTarget(lambda x: -50 * jnp.sum((x - 3) ** 2), 4), jax.random.key(0), jnp.dtype(float), 2500
+    )
+    samples = tempered_samples(v, region(1.0, 4), 0, gradients=True)
     assert 200 <= v.evaluations <= 2500
-    assert 0 < cloud.b < 1
-    nowhere = Values(JaxTarget(lambda x: -jnp.inf * x[0] ** 2, 2), jax.random.key(0), jnp.dtype(float))
-    assert tempered(nowhere, region(1.0, 2), 0, gradients=True) is None
+    assert 0 < samples.inverse_temperature < 1
+    nowhere = TargetEvaluator(
+        JaxTarget(lambda x: -jnp.inf * x[0] ** 2, 2), jax.random.key(0), jnp.dtype(float)
+    )
+    assert tempered_samples(nowhere, region(1.0, 2), 0, gradients=True) is None
 
 
 def test_clusters_are_found_and_counted():
     rng = np.random.default_rng(0)
     scales = np.array([1e-3, 1e4])
     x = np.concatenate([rng.normal(size=(300, 2)), np.array([8, 3]) + rng.normal(size=(100, 2))]) * scales
-    found = clusters(x, 8, rng)
+    found = cluster(x, 8, rng)
     order = np.argsort(-found.weights)
     np.testing.assert_allclose(found.weights[order], [0.75, 0.25], atol=0.02)
     np.testing.assert_allclose(found.means[order] / scales, [[0, 0], [8, 3]], atol=0.3)
     np.testing.assert_allclose(np.sqrt(found.covariances[order, 0, 0]) / scales[0], 1, rtol=0.15)
-    assert len(clusters(x[:300], 8, rng).weights) == 1
-    assert len(clusters(x, 1, rng).weights) == 1
+    assert len(cluster(x[:300], 8, rng).weights) == 1
+    assert len(cluster(x, 1, rng).weights) == 1
 
 
 @pytest.mark.parametrize("host", [False, True])
 def test_a_fit_begins_with_a_warm_up(host):
-    """Modes that climbs from the middle would find too, with their weights; also without gradients."""
+    """Modes that L-BFGS runs from the middle would find too, with their weights; also without gradients."""
     both = Mixture.full([0.25, 0.75], [[-5.0, 0], [5, 0]], [np.eye(2), np.eye(2)])
 
     def fn(x):

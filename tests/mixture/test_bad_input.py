@@ -35,7 +35,7 @@ BAD_CONSTRUCTION: dict[str, tuple[Callable[[], Any], str]] = {
 BAD_CALLS: dict[str, tuple[Callable[[Mixture], Any], str]] = {
     "point": (lambda q: q.log_prob(np.zeros(2)), "3 entries in their last axis"),
     "scalar": (lambda q: q.log_prob(0.0), "3 entries in their last axis"),
-    "samples": (lambda q: q.sample(0, -1), "whole number of at least 0"),
+    "samples": (lambda q: q.sample(-1, key=0), "whole number of at least 0"),
     "entropy": (lambda q: q.entropy(n=0), "at least one sample"),
     "kl": (lambda q: q.kl(full(D=2)), "same dimension, got 3 and 2"),
     "quantile": (lambda q: q.quantile([0.5, 1.0]), "strictly between 0 and 1"),
@@ -70,6 +70,22 @@ def test_bad_parameters_are_refused_in_a_sentence(name: str) -> None:
     call, message = BAD_CONSTRUCTION[name]
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda q: q.sample(3, 10), r"sample\(10, key=0\)"),
+        (lambda q: q.sample(jax.random.key(3)), r"sample\(10, key=0\)"),
+        (lambda q: q.sample(jax.random.PRNGKey(3), 10), r"sample\(10, key=0\)"),
+        (lambda q: q.sample_with_components(3, 10), r"sample_with_components\(10, key=0\)"),
+        (lambda q: q.entropy(0, 100), r"entropy\(10, key=0\)"),
+        (lambda q: q.kl(q, jax.random.key(3)), r"kl\(other, 1000, key=0\)"),
+    ],
+)
+def test_a_key_by_position_is_refused_in_a_sentence(call: Callable[[Mixture], Any], instead: str) -> None:
+    with pytest.raises(TypeError, match=f"and the key by keyword: {instead}"):
+        call(full())
 
 
 @pytest.mark.parametrize("name", BAD_CALLS)

@@ -11,9 +11,9 @@ from mixture_makers import REPRESENTATIONS, D, K, close, dense, diagonal, full, 
 from scipy import stats
 from scipy.special import logsumexp
 
-from natmix import Estimate, Mixture
+from natmix import Mixture
 from natmix.estimate import mean_estimate
-from natmix.random_keys import as_key, draw_rows
+from natmix.random_keys import as_key, draw_components
 
 jax.config.update("jax_enable_x64", True)
 
@@ -69,7 +69,7 @@ def test_an_absent_component_takes_part_in_nothing(make: Callable[..., Mixture])
     close(padded.covariance(), q.covariance())
     close(padded.quantile([0.1, 0.9]), q.quantile([0.1, 0.9]))
     close(padded.top(K).log_prob(x), q.log_prob(x))
-    rows = padded.sample_with_components(0, 1000)[1]
+    rows = padded.sample_with_components(1000, key=0)[1]
     assert 0 not in np.asarray(rows)
     alone = with_absent(make(K=1))
     assert alone.entropy().standard_error == 0
@@ -82,7 +82,7 @@ def test_an_absent_component_takes_part_in_nothing(make: Callable[..., Mixture])
 @REPRESENTATIONS
 def test_samples_have_the_right_moments_and_shares(make: Callable[..., Mixture]) -> None:
     q, n = make(), 40_000
-    x, rows = (np.asarray(a) for a in q.sample_with_components(1, n))
+    x, rows = (np.asarray(a) for a in q.sample_with_components(n, key=1))
     counts = np.bincount(rows, minlength=K)
     assert stats.chisquare(counts, n * np.asarray(q.weights)).pvalue > 1e-4
     standard_error = np.sqrt(np.diag(q.covariance()) / n)
@@ -95,25 +95,28 @@ def test_samples_have_the_right_moments_and_shares(make: Callable[..., Mixture])
 
 def test_samples_depend_on_the_key_alone() -> None:
     q = full()
-    np.testing.assert_array_equal(q.sample(3, 10), q.sample(jax.random.key(3), 10))
-    np.testing.assert_array_equal(q.sample(3, 10), q.sample(jax.random.PRNGKey(3), 10))
-    np.testing.assert_array_equal(q.sample(3, 10), jax.jit(lambda q: q.sample(3, 10))(q))
-    assert not np.allclose(q.sample(3, 10), q.sample(4, 10))
-    assert q.sample(0).shape == (1, D)
-    assert q.sample(0, 0).shape == (0, D)
+    np.testing.assert_array_equal(q.sample(10, key=3), q.sample(10, key=jax.random.key(3)))
+    np.testing.assert_array_equal(q.sample(10, key=3), q.sample(10, key=jax.random.PRNGKey(3)))
+    np.testing.assert_array_equal(q.sample(10, key=3), jax.jit(lambda q: q.sample(10, key=3))(q))
+    assert not np.allclose(q.sample(10, key=3), q.sample(10, key=4))
+    np.testing.assert_array_equal(q.sample(10), q.sample(10, key=0))
+    assert q.sample().shape == (1, D)
+    assert q.sample(0, key=0).shape == (0, D)
 
 
 def test_padding_does_not_change_the_rows_drawn() -> None:
     log_w = jnp.log(jnp.array([0.2, 0.5, 0.3]))
     padded = jnp.concatenate([log_w, jnp.full(5, -jnp.inf)])
-    np.testing.assert_array_equal(draw_rows(as_key(0), log_w, 2000), draw_rows(as_key(0), padded, 2000))
+    np.testing.assert_array_equal(
+        draw_components(as_key(0), log_w, 2000), draw_components(as_key(0), padded, 2000)
+    )
 
 
 @pytest.mark.parametrize("u", [0.0, 1.0])
 def test_extreme_uniform_numbers_draw_no_absent_component(u: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape, dtype: jnp.full(shape, u, dtype))
     log_w = jnp.log(jnp.array([0.0, 0.4, 0.6, 0.0]))
-    np.testing.assert_array_equal(draw_rows(as_key(0), log_w, 2), [1 if u == 0 else 2] * 2)
+    np.testing.assert_array_equal(draw_components(as_key(0), log_w, 2), [1 if u == 0 else 2] * 2)
 
 
 # Moments and information ----------------------------------------------------------------------------
@@ -176,8 +179,8 @@ def test_entropy_and_kl_match_numerical_integration(dim: int) -> None:
     volume = (side[1] - side[0]) ** dim
     log_p, log_q = np.asarray(p.log_prob(grid)), np.asarray(q.log_prob(grid))
     for estimate, exact in [
-        (p.entropy(0, 50_000), -np.sum(np.exp(log_p) * log_p) * volume),
-        (p.kl(q, 0, 50_000), np.sum(np.exp(log_p) * (log_p - log_q)) * volume),
+        (p.entropy(50_000, key=0), -np.sum(np.exp(log_p) * log_p) * volume),
+        (p.kl(q, 50_000, key=0), np.sum(np.exp(log_p) * (log_p - log_q)) * volume),
     ]:
         assert 0 < estimate.standard_error < 0.05
         assert abs(estimate.value - exact) < 5 * estimate.standard_error
@@ -188,7 +191,6 @@ def test_mean_estimate() -> None:
     estimate = mean_estimate(jnp.array(values))
     assert estimate == (pytest.approx(values.mean()), pytest.approx(stats.sem(values)))
     assert mean_estimate(jnp.ones(1)).standard_error == np.inf
-    assert str(Estimate(1.23456, 0.0123)) == "1.235 ± 0.012"
 
 
 # Choosing components, types, pytrees ----------------------------------------------------------------
@@ -208,7 +210,7 @@ def test_types_follow_the_means(make: Callable[..., Mixture]) -> None:
     q32, q64 = make(dtype=np.float32), make()
     assert (q32.dtype, q64.dtype) == (jnp.float32, jnp.float64)
     assert {a.dtype for a in jax.tree.leaves(q32)} == {jnp.dtype("float32")}
-    outputs = [q32.log_prob(points()), q32.sample(0, 2), q32.mean(), q32.std(), q32.quantile(0.5)]
+    outputs = [q32.log_prob(points()), q32.sample(2, key=0), q32.mean(), q32.std(), q32.quantile(0.5)]
     assert {a.dtype for a in outputs} == {jnp.dtype("float32")}
     assert Mixture.diagonal([1], [[0, 1]], [[1, 2]]).dtype == jnp.float64
     up = q32.astype(jnp.float64)
@@ -253,10 +255,10 @@ def test_mixtures_are_differentiable_in_their_parameters() -> None:
 
 def test_repeated_calls_compile_once() -> None:
     q, x = full(), points()
-    q.log_prob(x), q.sample(0, 10)
+    q.log_prob(x), q.sample(10, key=0)
     with jax.log_compiles(False), jax.no_tracing():
         q.log_prob(x + 1.0)
-        q.sample(1, 10)
+        q.sample(10, key=1)
 
 
 def test_repr_names_size_and_kind() -> None:
@@ -269,10 +271,10 @@ def test_a_program_may_know_mixture_points_and_key_when_it_is_traced() -> None:
     mixture, x, key = full(), jnp.asarray(points(3)), jax.random.key(0)
 
     def of_nothing_else(y: jax.Array) -> jax.Array:
-        sample, density = mixture.sample(key, 5), mixture.log_prob(x)
+        sample, density = mixture.sample(5, key=key), mixture.log_prob(x)
         return y + jnp.sum(sample) + jnp.sum(density) + jnp.sum(mixture.quantile(0.3))
 
     np.testing.assert_allclose(jax.jit(of_nothing_else)(jnp.ones(())), of_nothing_else(jnp.ones(())))
     total, _ = jax.lax.scan(lambda y, _: (of_nothing_else(y), None), jnp.zeros(()), length=2)
     np.testing.assert_allclose(total, 2 * of_nothing_else(jnp.zeros(())), rtol=1e-6)
-    assert jax.eval_shape(lambda: mixture.sample(key, 5)).shape == (5, D)
+    assert jax.eval_shape(lambda: mixture.sample(5, key=key)).shape == (5, D)

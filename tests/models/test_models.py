@@ -318,7 +318,7 @@ def test_a_guide_of_supports_that_move_is_refused():
 
     model = NumpyroModel(moving, kwargs={"y": 1.0})
     mixture = natmix.Mixture.diagonal([1.0], [[0.0, 0.0]], [[1.0, 1.0]])
-    draws = model.constrain(mixture.sample(0, 100))
+    draws = model.constrain(mixture.sample(100, key=0))
     assert np.all(draws["b"] < draws["a"])
     with pytest.raises(ValueError, match="support of the variable 'b' depends"):
         model.guide(mixture)

@@ -132,7 +132,7 @@ def test_draws_by_name_are_unconstrained():
     found = PymcModel(model)
     x = np.random.default_rng(0).normal(size=(4, found.dim))
     np.testing.assert_allclose(found.unconstrain(found.constrain(x)), x, atol=1e-6)
-    with pytest.raises(ValueError, match="lack the model's variable 'positive'"):
+    with pytest.raises(ValueError, match="do not have the model's variable 'positive'"):
         found.unconstrain({k: v for k, v in found.constrain(x).items() if k != "positive"})
 
 

@@ -146,7 +146,7 @@ def estimate_many(option, q, p, n, repetitions, T, foreign):
     source = Mixture.full([0.3, 0.7], [[-0.5], [0.8]], [[[1.6]], [[1.3]]]) if foreign else q
 
     def one(key):
-        x, rows = source.sample_with_components(key, n)
+        x, rows = source.sample_with_components(n, key=key)
         gradient = jax.vmap(jax.grad(p.log_prob))(x) if option.needs_gradient else None
         batch = make_batch(q, x, p.log_prob(x), gradient, source.log_prob(x), rows)
         ng = option.estimate(option.init(q), q, batch, jnp.asarray(T), PENALTY)

@@ -102,7 +102,7 @@ def test_contours_enclose_the_masses_they_stand_for():
 
 def test_the_window_holds_nearly_all_samples():
     left, right, bottom, top = window(MIXTURE)
-    x, y = np.asarray(MIXTURE.sample(0, 4000)).T
+    x, y = np.asarray(MIXTURE.sample(4000, key=0)).T
     assert np.mean((x > left) & (x < right) & (y > bottom) & (y < top)) > 0.99
 
 

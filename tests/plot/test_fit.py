@@ -12,7 +12,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 from natmix import GMMVI, Mixture, Result
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import Elbo
 from natmix.models import AbstractModel
 from natmix.plot import plot_corner
@@ -173,7 +173,9 @@ def named(transform, names=("mu", "tau[0]", "tau[1]", "p")):
             return None
 
     x = np.random.default_rng(0).normal(size=(100, 4))
-    return dataclasses.replace(fitted(4), model=Named(), draws=Draws(x, np.zeros(100), np.zeros(100)))
+    return dataclasses.replace(
+        fitted(4), model=Named(), draws=EvaluatedDraws(x, np.zeros(100), np.zeros(100))
+    )
 
 
 def test_names_say_how_variables_were_transformed():

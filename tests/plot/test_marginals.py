@@ -25,7 +25,7 @@ def mixture():
 
 @pytest.fixture(scope="module")
 def samples(mixture):
-    return np.asarray(mixture.sample(1, 20_000))
+    return np.asarray(mixture.sample(20_000, key=1))
 
 
 def test_a_marginal_is_the_mean_density_of_every_bin(mixture, samples):

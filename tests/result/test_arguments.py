@@ -57,14 +57,14 @@ def lines():
         (lambda r: r.to_pandas(0), "n must be a whole number of at least 2, got 0"),
         (lambda r: r.sampler_start(0), "chains must be a whole number"),
         (lambda r: r.diagnose(2.5), "samples must be a whole number"),
-        (lambda r: r.diagnose(search=2.5), "search is a number of climbs"),
-        (lambda r: r.diagnose(search=-1), "search is a number of climbs"),
+        (lambda r: r.diagnose(search=2.5), "search is a number of L-BFGS runs"),
+        (lambda r: r.diagnose(search=-1), "search is a number of L-BFGS runs"),
         (lambda r: r.bridge(np.zeros((20, 2)), samples=-1), "samples must be a whole number"),
         (lambda r: r.plot(samples=0), "samples must be a whole number of at least 2, got 0"),
         (lambda r: r.plot(log_evidence="high"), "log_evidence must be a number"),
         (lambda r: r.predict(5), "needs a NumPyro or PyMC model"),
-        (lambda r: agreement(r), "in a list as in agreement([one, other]), got Result"),
-        (lambda r: agreement([r.mixture, r.mixture]), "got Mixture; for mixtures there is one.kl(other)"),
+        (lambda r: agreement(r), "given as a list: agreement([one, other]), got Result"),
+        (lambda r: agreement([r.mixture, r.mixture]), "got Mixture; to compare mixtures use one.kl(other)"),
         (lambda r: agreement([r]), "at least two results"),
         (lambda r: agreement([r, r], samples=0), "samples must be a whole number"),
         (lambda r: agreement([r, r], seed=None), "seed must be a whole number"),
@@ -84,7 +84,7 @@ def test_plain_results(plain, call, words):
         (lambda r: r.predict(5, 3), "cannot be called with the arguments of predict(): TypeError"),
         (lambda r: r.predict(5, X, X), "Nothing is left to be predicted"),
         (lambda r: r.bridge({"slope": np.zeros(20), "scale": np.ones(19)}), "slope has 20 and scale 19"),
-        (lambda r: r.bridge({"slope": np.zeros(20)}), "lack the model's variable 'scale'"),
+        (lambda r: r.bridge({"slope": np.zeros(20)}), "do not have the model's variable 'scale'"),
         (lambda r: r.bridge(None), "Give the draws by name, as a dictionary with slope, scale"),
     ],
 )
@@ -102,7 +102,7 @@ def test_summaries_have_what_is_inferred_first_and_the_components_shares(lines):
     two = Mixture.full([0.7, 0.3], np.zeros((2, 2)), np.stack([np.eye(2)] * 2))
     assert "  weights      70%, 30%\n" in dataclasses.replace(lines, mixture=two).summary()
     counts = lines.counts
-    assert f"({counts.first_evaluations:,} to begin, " in lines.summary()
+    assert f"({counts.first_evaluations:,} to initialise, " in lines.summary()
     assert lines.trajectory["total_evaluations"][0] > counts.start_evaluations > 0
 
 
@@ -138,7 +138,7 @@ def test_few_draws_are_corrected_from_a_pool_that_can_be_judged(plain):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert wide.resample(3).shape == (3, 2)
-    with pytest.warns(UserWarning, match="15 samples are too few to judge .* allow a pool of 1000"):
+    with pytest.warns(UserWarning, match="A pool of 15 is too small to judge .* use at least 1000 samples"):
         wide.resample(3, pool=15)
 
 

@@ -135,7 +135,7 @@ def test_a_plain_fit_has_one_variable(arviz):
             plain.to_arviz(**{what: True})
     with pytest.raises(ValueError, match="elbo_samples"):
         dataclasses.replace(plain, draws=None).to_arviz()
-    with pytest.raises(ValueError, match="something else"):
+    with pytest.raises(ValueError, match="needs the NumPyro model that was fitted"):
         plain.to_numpyro_guide()
 
 

@@ -103,7 +103,7 @@ def evaluated(target, devices):
 def accelerator_forms():
     """How far densities and scores are apart on one device and on eight, in the forms for accelerators."""
     mixture = random_mixture(4, 8, 5, spread=3.0)
-    g, x = mixture.components, mixture.sample(0, 64)
+    g, x = mixture.components, mixture.sample(64, key=0)
     mesh = as_mesh(jax.devices())
 
     def found(kernel, mesh):

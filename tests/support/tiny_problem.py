@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import JaxTarget
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 
 
 class Bumps(eqx.Module):
@@ -42,7 +42,7 @@ def tiny(seed=0, dtype="float64", name="tiny", centres=None):
         title="two bumps",
         target=target,
         reference=target,
-        start=Start.build(2, 0.0, 3.0, 9.0),
+        start=InitialRegion.build(2, 0.0, 3.0, 9.0),
         log_evidence=float(np.log(4 * np.pi)),
         secondary={"first_mean": lambda mixture, key: float(mixture.mean()[0])},
     )

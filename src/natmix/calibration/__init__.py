@@ -1,4 +1,4 @@
-"""Simulation-based calibration: whether fits of a model can be right at all."""
+"""Simulation-based calibration: whether fits recover the parameters of simulated data."""
 
 from natmix.calibration.simulation_check import ParameterCheck, SimulationCheck, simulation_check
 

@@ -1,7 +1,7 @@
-"""Does a fit find the parameters that the data were drawn with?
+"""Simulation-based calibration: whether fits recover the parameters of simulated data.
 
 Parameters are drawn from the prior, data from the model, and the rank of each parameter among draws of its
-posterior is uniform if the posterior is right: S. Talts, M. Betancourt, D. Simpson, A. Vehtari, A. Gelman:
+posterior is uniform if the fits are correct: S. Talts, M. Betancourt, D. Simpson, A. Vehtari, A. Gelman:
 Validating Bayesian inference algorithms with simulation-based calibration, 2018. Ranks that are not symmetric
 show a bias: Y. Yao, A. Vehtari, D. Simpson, A. Gelman: Yes, but did it work? Evaluating variational
 inference, ICML 2018.
@@ -24,36 +24,36 @@ from natmix.calibration.simulators.base import Simulated
 from natmix.calibration.uniformity import anderson_darling, holm, ranks_among, symmetry, width
 from natmix.engine.limits import is_number
 from natmix.estimate import Estimate
-from natmix.initialization.arguments import run_key
 from natmix.models.base import coordinate_names
 from natmix.models.pytree import leaf_name
-from natmix.result.diagnosing import by_samples
+from natmix.random_keys import run_key
+from natmix.result.diagnosing import diagnose_samples
 from natmix.result.result import Result
 
 if TYPE_CHECKING:
     from natmix.calibration.simulators import AbstractSimulator
 
-FEWEST_FITS = 5
-"""Ranks of fewer are not tested."""
-_HOPELESS = 3
-"""Failures before the first success after which the check gives up."""
+MIN_FITS = 5
+"""Ranks of fewer fits are not tested."""
+_MAX_FAILURES = 3
+"""After so many failures without a success the check gives up."""
 
 
 class ParameterCheck(NamedTuple):
-    """The ranks of one parameter in numbers.
+    """Tests of the ranks of one parameter.
 
     Attributes:
         name: of the parameter.
         uniformity: p-value of Anderson and Darling's test that the ranks are uniform.
-        symmetry: p-value of Wilcoxon's signed-rank test that they lie evenly on both sides of the middle, as
-            they do without a bias. (Yao et al. compare u and 1 - u by Kolmogorov and Smirnov's distance.)
-        width: p-value of the chi-squared test that they scatter as they should.
-        bias: how far truths lie above the draws on average, in standard deviations of the posterior: the mean
-            of z, the normal quantiles of the ranks. Right is 0.
-        spread: the standard deviation of z. Right is 1; larger if the approximation is too narrow.
-        biased: whether the symmetry is rejected.
-        mistaken_width: whether the width is rejected.
-        misshapen: whether the uniformity is rejected.
+        symmetry: p-value of Wilcoxon's signed-rank test that the ranks are symmetric about the middle, as
+            they are without bias. (Yao et al. compare u and 1 - u by the Kolmogorov-Smirnov distance.)
+        width: p-value of the chi-squared test that the ranks have the variance they should have.
+        bias: how far true values lie above the draws on average, in standard deviations of the posterior:
+            the mean of z, the normal quantiles of the ranks. It should be 0.
+        spread: the standard deviation of z. It should be 1, and is larger if the approximation is too narrow.
+        biased: whether symmetry is rejected.
+        wrong_width: whether the width is rejected.
+        not_uniform: whether uniformity is rejected.
     """
 
     name: str
@@ -63,38 +63,39 @@ class ParameterCheck(NamedTuple):
     bias: Estimate
     spread: Estimate
     biased: bool
-    mistaken_width: bool
-    misshapen: bool
+    wrong_width: bool
+    not_uniform: bool
 
     @property
     def flagged(self) -> bool:
-        """Whether anything is wrong."""
-        return self.biased or self.mistaken_width or self.misshapen
+        """Whether any test is rejected."""
+        return self.biased or self.wrong_width or self.not_uniform
 
     @property
     def p_value(self) -> float:
-        """The least of the three."""
+        """The smallest of the three."""
         return min(self.uniformity, self.symmetry, self.width)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class SimulationCheck:
-    """Ranks of true parameters among draws of the posteriors fitted to their data.
+    """Ranks of true parameters among posterior draws given their data; printing it shows the verdict.
 
     Attributes:
-        names: of the parameters, entries of arrays one by one, deterministics too.
+        names: of the parameters, entries of arrays one by one, deterministics included.
         ranks: 0 to ``draws``, one row per fit.
-        places: (rank + u) / (draws + 1) with u uniform between 0 and 1: exactly uniform if all is right.
-        draws: of each posterior.
-        level: probability of a false alarm about any parameter, at most.
+        pit_values: (rank + u) / (draws + 1) with u uniform between 0 and 1: exactly uniform if the fits are
+            correct (randomised probability integral transform).
+        draws: the number of draws of each posterior.
+        level: the largest probability of a false alarm about any parameter.
         k_hats: of every fit, NaN where unknown.
-        failures: what was wrong with fits that gave no ranks.
-        asked: how many fits were wanted.
+        failures: error messages of the fits that failed.
+        asked: the number of fits asked for.
     """
 
     names: tuple[str, ...]
     ranks: Int[np.ndarray, "F P"]
-    places: Float[np.ndarray, "F P"]
+    pit_values: Float[np.ndarray, "F P"]
     draws: int
     level: float
     k_hats: Float[np.ndarray, " F"]
@@ -103,15 +104,15 @@ class SimulationCheck:
 
     @property
     def fits(self) -> int:
-        """Fits with ranks."""
+        """The number of successful fits."""
         return len(self.ranks)
 
     @functools.cached_property
     def parameters(self) -> tuple[ParameterCheck, ...]:
-        """Every parameter's numbers; the tests are corrected for their number by Holm's procedure."""
-        if self.fits < FEWEST_FITS:
-            raise ValueError(f"There are ranks of {self.fits} fits; tests need at least {FEWEST_FITS}.")
-        columns = self.places.T
+        """The tests of every parameter, corrected for multiple testing by Holm's procedure."""
+        if self.fits < MIN_FITS:
+            raise ValueError(f"There are ranks of {self.fits} fits; tests need at least {MIN_FITS}.")
+        columns = self.pit_values.T
         tests = (anderson_darling, symmetry, width)
         p_values = np.array([[test(u).p_value for u in columns] for test in tests])
         rejected = holm(p_values.ravel(), self.level).reshape(p_values.shape)
@@ -127,33 +128,33 @@ class SimulationCheck:
                 Estimate(float(z[i].mean()), float(spread[i] / np.sqrt(n))),
                 Estimate(float(spread[i]), float(spread[i] / np.sqrt(2 * (n - 1)))),
                 biased=bool(rejected[1, i]),
-                mistaken_width=bool(rejected[2, i]),
-                misshapen=bool(rejected[0, i]),
+                wrong_width=bool(rejected[2, i]),
+                not_uniform=bool(rejected[0, i]),
             )
             for i, name in enumerate(self.names)
         )
 
     @property
     def flagged(self) -> tuple[ParameterCheck, ...]:
-        """Parameters with something wrong, the worst first."""
+        """Parameters with a rejected test, the smallest p-value first."""
         wrong = [p for p in self.parameters if p.flagged]
         return tuple(sorted(wrong, key=lambda p: p.p_value))
 
     @property
     def passed(self) -> bool:
-        """Whether nothing wrong was seen."""
+        """Whether no test is rejected."""
         return not self.flagged
 
     @property
     def visible_bias(self) -> float:
-        """Standard deviations of bias that are seen with probability 0.8 or more."""
-        # Wilcoxon's test needs pi / 3 times the numbers that a test of the mean would need.
+        """The bias, in standard deviations, that is detected with a power of 0.8."""
+        # Wilcoxon's test has the power of a test of the mean with 3 / pi times as many fits.
         quantile = scipy.special.ndtri(1 - self._strictest / 2)
         return float((quantile + scipy.special.ndtri(0.8)) / np.sqrt(self.fits * 3 / np.pi))
 
     @property
     def visible_spread(self) -> float:
-        """The factor by which an approximation must be too narrow to be seen with probability 0.8 or more."""
+        """The factor by which an approximation is too narrow that is detected with a power of 0.8."""
         freedom = self.fits - 1
         return float(
             np.sqrt(scipy.special.chdtri(freedom, self._strictest / 2) / scipy.special.chdtri(freedom, 0.8))
@@ -161,11 +162,11 @@ class SimulationCheck:
 
     @property
     def _strictest(self) -> float:
-        """The level of each test that is enough to be rejected, however the others end."""
+        """The level at which a test is rejected whatever the others say."""
         return self.level / (3 * len(self.names))
 
     def plot(self, **options: Any) -> np.ndarray:
-        """Histograms of the ranks, with what chance gives: `natmix.plot.plot_ranks`."""
+        """Histograms of the ranks, with the range expected by chance: `natmix.plot.plot_ranks`."""
         from natmix.plot import plot_ranks
 
         return plot_ranks(self, **options)
@@ -174,6 +175,8 @@ class SimulationCheck:
         from natmix.calibration.wording import words
 
         return "\n".join(words(self))
+
+    __repr__ = __str__
 
 
 def simulation_check(
@@ -193,28 +196,28 @@ def simulation_check(
     progress: bool | None = None,
     **options: Any,
 ) -> SimulationCheck:
-    """Draw parameters and data, fit, and see where the true parameters lie among the posterior draws.
+    """Draw parameters and data, fit, and rank the true parameters among the posterior draws.
 
-    It judges the fit as it is configured, on data as the prior expects them; not the model, and not the fit
-    to one's own data (for which there is `Result.diagnose`). Data are arguments of the compiled programs, so
-    only the first fits compile. Ctrl-C returns what is there.
+    This checks fits with the given settings on data from the prior predictive distribution. It does not check
+    the model, nor the fit to your own data (see `Result.diagnose`). Data are arguments of the compiled
+    programs, so only the first fits compile. Ctrl-C returns the check of the fits done so far.
 
     Args:
         model: a NumPyro or PyMC model, or with ``simulate`` a function of (parameters, data) that gives the
             log of prior times likelihood.
-        model_args: of a NumPyro model, as for a fit: the observed values among them are replaced by simulated
-            ones. Data that enter otherwise than as observed variables stay as they are.
+        model_args: of a NumPyro model, as for a fit; simulated values replace the observed ones. Data
+            that are not observed variables stay as they are.
         model_kwargs: its keyword arguments.
         observed: names of a NumPyro model's variables that are data; those that it observes if left out.
         simulate: a function of a key (`jax.random`) that returns (parameters, data), pytrees of arrays.
         bounds: of these parameters, as `natmix.fit` takes them.
-        fits: how many simulations.
+        fits: the number of simulations.
         draws: of each posterior; ranks are 0 to ``draws``.
         corrected: check the draws of `Result.resample` instead of the mixture's.
-        level: probability of a false alarm about any parameter, at most.
+        level: the largest probability of a false alarm about any parameter.
         seed: every random number follows from it.
-        fit: what to check instead of `natmix.fit`: called as ``fit(model, seed=..., **options)`` with a
-            `natmix.models.AbstractModel` (its data are ``model.observed``), it returns something with a
+        fit: a function to check instead of `natmix.fit`, called as ``fit(model, seed=..., **options)`` with a
+            `natmix.models.AbstractModel` (its data are ``model.observed``), it returns an object with a
             method ``sample(n, seed=...)``.
         progress: show a live line; only on a terminal if left out.
         **options: of the fits, for example ``max_evaluations=20_000`` to be quick.
@@ -222,43 +225,43 @@ def simulation_check(
     Raises:
         ValueError: an argument cannot be used, or the first three simulations all fail.
     """
-    for name, value, low in (("fits", fits, FEWEST_FITS), ("draws", draws, 9)):
+    for name, value, low in (("fits", fits, MIN_FITS), ("draws", draws, 9)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
             raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}.")
     if not (is_number(level) and 0 < level < 1):
         raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
     key = run_key(seed)
     simulator = as_simulator(model, model_args, model_kwargs, observed, simulate, bounds)
-    look = _Look(fit or _natmix_fit, options, draws, corrected, np.random.default_rng(seed))
+    recorder = _RankRecorder(fit or _natmix_fit, options, draws, corrected, np.random.default_rng(seed))
     with SimulationProgress(fits, progress) as shown:
-        _look_at_all(look, simulator, key, fits, shown)
-    if not look.rows:
-        if not look.failures:
-            raise KeyboardInterrupt  # before the first fit was ready
-        raise ValueError(f"No simulation could be fitted: {look.failures[0]}")
-    ranks = np.stack(look.rows)
-    places = (ranks + look.rng.random(ranks.shape)) / (draws + 1)
-    found = (draws, level, np.array(look.k_hats), tuple(look.failures), fits)
-    return SimulationCheck(look.names, ranks, places, *found)
+        _check_all(recorder, simulator, key, fits, shown)
+    if not recorder.ranks:
+        if not recorder.failures:
+            raise KeyboardInterrupt  # before the first fit ended
+        raise ValueError(f"No simulation could be fitted: {recorder.failures[0]}")
+    ranks = np.stack(recorder.ranks)
+    pit_values = (ranks + recorder.rng.random(ranks.shape)) / (draws + 1)
+    found = (draws, level, np.array(recorder.k_hats), tuple(recorder.failures), fits)
+    return SimulationCheck(recorder.names, ranks, pit_values, *found)
 
 
-def _look_at_all(
-    look: "_Look", simulator: "AbstractSimulator", key: Any, fits: int, shown: SimulationProgress
+def _check_all(
+    recorder: "_RankRecorder", simulator: "AbstractSimulator", key: Any, fits: int, shown: SimulationProgress
 ) -> None:
     try:
         for i, simulated in enumerate(simulator.simulations(key, fits)):
-            if not look.saw(simulated, i):
+            if not recorder.record(simulated, i):
                 break
-            shown.done(i + 1, len(look.failures))
-            if not look.rows and len(look.failures) >= _HOPELESS:
+            shown.done(i + 1, len(recorder.failures))
+            if not recorder.ranks and len(recorder.failures) >= _MAX_FAILURES:
                 break
     except KeyboardInterrupt:
-        if not look.rows:
+        if not recorder.ranks:
             raise
 
 
 @dataclasses.dataclass
-class _Look:
+class _RankRecorder:
     """Fits simulations and keeps the ranks."""
 
     fit: Callable[..., Any]
@@ -267,12 +270,12 @@ class _Look:
     corrected: bool
     rng: np.random.Generator
     names: tuple[str, ...] = ()
-    rows: list[np.ndarray] = dataclasses.field(default_factory=list)
+    ranks: list[np.ndarray] = dataclasses.field(default_factory=list)
     k_hats: list[float] = dataclasses.field(default_factory=list)
     failures: list[str] = dataclasses.field(default_factory=list)
 
-    def saw(self, simulated: Simulated, number: int) -> bool:
-        """Fit one more; False if Ctrl-C ended it."""
+    def record(self, simulated: Simulated, number: int) -> bool:
+        """Fit one more simulation; False if Ctrl-C ended it."""
         seed = int(self.rng.integers(2**31))
         try:
             result = self.fit(simulated.model, seed=seed, **self.options)
@@ -280,11 +283,11 @@ class _Look:
                 return False
             sample = result.resample if self.corrected else result.sample
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "k-hat is")  # told at the end, for all fits
+                warnings.filterwarnings("ignore", "k-hat is")  # reported at the end, for all fits
                 names, draws = _columns(sample(self.draws, seed=seed), self.draws)
-        except Exception as error:  # one fit in fifty must not lose the others
+        except Exception as error:  # one failed fit must not lose the others
             if number == 0 and isinstance(error, (TypeError, ValueError)):
-                raise  # most likely an argument that no fit can use
+                raise  # most likely a bad argument, the same for all fits
             self.failures.append(f"fit {number}: {type(error).__name__}: {error}")
             return True
         own, truth = _columns(jax.tree.map(lambda a: np.asarray(a)[None], simulated.truth), 1)
@@ -298,10 +301,12 @@ class _Look:
             self.failures.append(f"fit {number}: draws or true parameters are not finite")
             return True
         self.names = own
-        self.rows.append(ranks_among(truth[0], draws, self.rng))
-        # By its samples: climbs and chains would cost as much as many fits and do not change k-hat.
-        diagnosis = by_samples(result) if isinstance(result, Result) else getattr(result, "diagnosis", None)
-        self.k_hats.append(np.nan if diagnosis is None else float(diagnosis.k_hat))
+        self.ranks.append(ranks_among(truth[0], draws, self.rng))
+        # By its samples alone: a mode search and chains would cost as much as many fits, for the same k-hat.
+        judged = (
+            diagnose_samples(result) if isinstance(result, Result) else getattr(result, "diagnosis", None)
+        )
+        self.k_hats.append(np.nan if judged is None else float(judged.k_hat))
         return True
 
 

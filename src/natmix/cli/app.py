@@ -1,4 +1,4 @@
-"""The commands, collected."""
+"""The command line: all commands."""
 
 from typing import Annotated
 

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 def compare(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
-    out: Annotated[Path, typer.Option(help="The picture of the learning curves.")] = Path("compare.png"),
+    out: Annotated[Path, typer.Option(help="File for the figure of the learning curves.")] = Path(
+        "compare.png"
+    ),
     target: Annotated[
         float | None,
-        typer.Option(help="Also show after how many seconds, without compilation, the -ELBO was this low."),
+        typer.Option(help="Also show the seconds, without compilation, until the -ELBO was this low."),
     ] = None,
 ) -> None:
-    """Compare runs: final numbers as a table, learning curves as a picture."""
+    """Compare runs: final numbers as a table, learning curves as a figure."""
     with one_sentence():
         from natmix.cli.console import print_table
         from natmix.cli.run_table import ERRORS
@@ -33,7 +35,7 @@ def compare(
         print_table(_table(runs, target))
         typer.echo(ERRORS)
         if importlib.util.find_spec("matplotlib") is None:
-            typer.echo("There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'")
+            typer.echo("There is no figure, because matplotlib is not installed: pip install 'natmix[plot]'")
             return
         _save(runs, out)
         typer.echo(f"The learning curves are in {out}")
@@ -80,15 +82,13 @@ def _time_to(run: "Run", target: float) -> str:
 
 
 def _check(picture: Path) -> None:
-    """That it can be written, before any work."""
+    """Raise if the figure cannot be written, before any work."""
     from natmix.experiments.runs.directory import check_possible
 
     if picture.suffix.lstrip(".").lower() not in {"png", "pdf", "svg", "jpg", "jpeg"}:
-        raise ValueError(f"The picture must be a .png, .pdf, .svg or .jpg file, got {picture}.")
+        raise ValueError(f"The figure must be a .png, .pdf, .svg or .jpg file, got {picture}.")
     if picture.is_dir():
-        raise IsADirectoryError(
-            f"The picture cannot be written: {picture} is a folder; choose another --out."
-        )
+        raise IsADirectoryError(f"The figure cannot be written: {picture} is a folder; choose another --out.")
     check_possible(picture.parent)
 
 
@@ -97,7 +97,7 @@ def _save(runs: "list[Run]", path: Path) -> None:
 
     from natmix.experiments.figures.learning_curves import plot_comparison
 
-    pyplot.switch_backend("agg")  # a file needs no window
+    pyplot.switch_backend("agg")  # no window
     figure = plot_comparison(runs)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -1,11 +1,11 @@
-"""Compiled programs are kept on disk, so that the next command starts at once."""
+"""A cache of compiled programs on disk, so that the next command starts at once."""
 
 MIN_SECONDS = 0.02
-"""Programs that took less to compile are not worth a file."""
+"""Programs that compile faster are not cached."""
 
 
 def use_compilation_cache() -> None:
-    """Let JAX keep compiled programs in the cache directory, unless the user has chosen another place."""
+    """Let JAX cache compiled programs in natmix's cache directory, unless the user has chosen another."""
     import jax
 
     from natmix.experiments.references import cache_directory
@@ -17,6 +17,6 @@ def use_compilation_cache() -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
-        return  # a cache is a convenience: without one everything works, only later
+        return  # the cache is optional: without it everything works, only slower
     jax.config.update("jax_compilation_cache_dir", str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)

@@ -1,4 +1,4 @@
-"""Tables with all their digits, however narrow the terminal."""
+"""Tables that are never cut short, however narrow the terminal."""
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -11,7 +11,7 @@ def console() -> Console:
 
 
 def print_table(table: Table) -> None:
-    """Print a table in its own width: a long line that wraps is better than a number cut short."""
+    """Print a table in its own width: a wrapped line is better than a truncated number."""
     where = console()
     wide = where.options.update(max_width=10_000)
     where.width = max(where.width, Measurement.get(where, wide, table).maximum)

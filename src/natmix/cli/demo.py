@@ -1,4 +1,4 @@
-"""``natmix demo``: a fit to watch, a summary to read, a picture to keep."""
+"""``natmix demo``: a fit with its summary and a figure."""
 
 import importlib.util
 from pathlib import Path
@@ -19,12 +19,12 @@ _START_SCALE = 4.0
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the mixture.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Every random number follows from it.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the mixture.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     codename: Annotated[str, typer.Option(help="The algorithm: see `natmix options`.")] = "samtron",
     max_iterations: Annotated[int, typer.Option(hidden=True)] = 2000,
 ) -> None:
-    """Fit a multimodal density in the plane, summarise the fit and save a picture of it."""
+    """Fit a multimodal density in the plane, summarise the fit and save a figure of it."""
     with one_sentence():
         components = _components(codename)
         out.mkdir(parents=True, exist_ok=True)
@@ -46,16 +46,16 @@ def demo(
 
 
 def _components(codename: str) -> int:
-    """One component to start with, or enough of them if none are added."""
+    """One initial component, or enough of them if the algorithm adds none."""
     return 1 if parse(codename)["component_adaptation"] is Vips else _FIXED_COMPONENTS
 
 
 def _save(result: Result, out: Path) -> None:
     if _has_matplotlib():
         _save_picture(result, out / "fit.png")
-        typer.echo(f"The picture is in {out / 'fit.png'}")
+        typer.echo(f"The figure is in {out / 'fit.png'}")
     else:
-        typer.echo("There is no picture, because matplotlib is not installed: pip install 'natmix[plot]'")
+        typer.echo("There is no figure, because matplotlib is not installed: pip install 'natmix[plot]'")
     result.mixture.save(out / "mixture.safetensors", metadata=result.settings)
     typer.echo(f"The mixture is in {out / 'mixture.safetensors'}; natmix.Mixture.load reads it.")
 
@@ -69,7 +69,7 @@ def _save_picture(result: Result, path: Path) -> None:
 
     from natmix.plot import plot_overview
 
-    pyplot.switch_backend("agg")  # a file needs no window
+    pyplot.switch_backend("agg")  # no window
     plot_overview(result, log_density, bounds=BOUNDS, log_evidence=LOG_EVIDENCE)
     pyplot.savefig(path)
     pyplot.close()

@@ -1,4 +1,4 @@
-"""Mistakes of the user end in one sentence, not in a traceback."""
+"""Expected errors end in one sentence, not in a traceback."""
 
 import contextlib
 from collections.abc import Iterator

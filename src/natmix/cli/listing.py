@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def list_(
-    runs: Annotated[Path, typer.Option(help="The folder to look for runs in.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="The folder with the runs.")] = Path("runs"),
 ) -> None:
-    """List the test problems, the algorithms with hyperparameters by the paper, and the runs."""
+    """List the test problems, the algorithms with the paper's hyperparameters, and the runs."""
     with one_sentence():
         from rich.console import Console
 
@@ -36,6 +36,8 @@ def list_(
         console.print("\nAlgorithms with the paper's hyperparameters (--preset paper)", style="bold")
         console.print(" ".join(presets.codenames()))
         console.print(f"for {_of_the_paper()}.", soft_wrap=True)
+        console.print("\nWith those of the paper's Experiment 1 (--preset paper-exp1)", style="bold")
+        console.print(f"{_of_experiment_1()}.")
         console.print("All others start from what natmix.fit chooses; natmix options lists the letters.")
         console.print(f"\nRuns in {runs}", style="bold", soft_wrap=True)
         found = _runs(runs)
@@ -55,8 +57,16 @@ def _of_the_paper() -> str:
     return f"all of these problems but {', '.join(out)}" if out else "all of these problems"
 
 
+def _of_experiment_1() -> str:
+    from natmix.experiments import presets
+
+    experiment = presets.EXPERIMENTS["paper-exp1"]
+    names = presets.codenames(experiment)
+    return f"{' '.join(names)} for {', '.join(presets.problems(names[0], experiment))}"
+
+
 def _problems() -> "tuple[Table, list[str]]":
-    """A row per problem, and below them what is wrong with the data, once each."""
+    """One row per problem, and notes on missing data, once each."""
     from rich.table import Table
 
     from natmix.experiments.problems import catalogue
@@ -82,7 +92,7 @@ def _loaded(name: str) -> "Problem | str":
     from natmix.experiments import problems
 
     try:
-        # Of a family for any dimension the smallest says the same and is built at once.
+        # Of a family for any dimension, the smallest problem has the same text and is built fastest.
         return problems.load(re.sub(r"^(gmm|stm)\d+$", r"\g<1>2", name))
     except ImportError as error:
         install = re.search(r"pip install '[^']*'", str(error))

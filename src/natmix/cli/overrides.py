@@ -60,7 +60,9 @@ def _value(value: str, text: str) -> Any:
     except (ValueError, SyntaxError):
         if text.startswith("problem."):
             return value
-        raise ValueError(f"--set {text}: {value!r} is no number, list of numbers, true or false.") from None
+        raise ValueError(
+            f"--set {text}: {value!r} is not a number, a list of numbers, true or false."
+        ) from None
     if isinstance(parsed, float) and parsed.is_integer() and "e" in value.lower():
-        return int(parsed)  # 1e5 is meant as a whole number wherever one is needed
+        return int(parsed)  # 1e5 stands for an integer wherever one is needed
     return list(parsed) if isinstance(parsed, tuple) else parsed

@@ -16,10 +16,10 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="Folder for the figures; RUN/figures if left out.")] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Whose mixture to show; the first finished one if left out."),
+        typer.Option(help="The seed whose mixture is shown; the first finished one if left out."),
     ] = None,
 ) -> None:
-    """Draw a run: learning curves, weights, births and deaths of components, marginals, robots.
+    """Plot a run: learning curves, weights, additions and deletions of components, marginals, robots.
 
     Learning curves show all seeds, the other figures one.
     """
@@ -27,7 +27,7 @@ def plot(
         from natmix.experiments.runs import load_run
         from natmix.plot.style import pyplot
 
-        pyplot().switch_backend("agg")  # files need no window
+        pyplot().switch_backend("agg")  # no window
         found = load_run(run)
         chosen = _seed(found, seed)
         folder = out or found.path / "figures"
@@ -37,7 +37,7 @@ def plot(
 
 
 def _draw_all(run: "Run", seed: "SeedRun", folder: Path) -> int:
-    """Draw what can be drawn and say what cannot; the number of files."""
+    """Draw all figures that are possible, say which are not, and return the number of files."""
     import jax
 
     from natmix.experiments.figures.run_figures import Subject, figures_of

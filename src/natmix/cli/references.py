@@ -16,11 +16,11 @@ def references(
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where to keep them; the cache directory (NATMIX_CACHE) if left out."),
+        typer.Option(help="Folder for the samples; the cache directory (NATMIX_CACHE) if left out."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Make them anew if they are there.")] = False,
+    force: Annotated[bool, typer.Option(help="Generate them again if they exist.")] = False,
 ) -> None:
-    """Sample the targets of test problems at length, once, for the MMD and other metrics (some minutes)."""
+    """Generate reference samples of the test problems by long MCMC, for the MMD and others (minutes)."""
     with one_sentence():
         wanted = names or list(NAMES)
         unknown = [name for name in wanted if name not in NAMES]

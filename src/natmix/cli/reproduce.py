@@ -1,4 +1,4 @@
-"""``natmix reproduce``: the paper's tables again."""
+"""``natmix reproduce``: run the paper's experiments and write its tables."""
 
 import importlib.util
 import math
@@ -15,7 +15,7 @@ from natmix.cli.errors import one_sentence
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from natmix.experiments.tables import Collection, Job, Report
+    from natmix.experiments.tables import Collection, Report, TableCell
 
 _INTERRUPTED = 130
 
@@ -24,7 +24,7 @@ reproduce = typer.Typer(no_args_is_help=True)
 
 @reproduce.callback()
 def _main() -> None:
-    """Run the paper's experiments and put the numbers beside the printed ones."""
+    """Run the paper's experiments and compare the results with the printed ones."""
 
 
 @reproduce.command()
@@ -57,12 +57,12 @@ def table3(
         typer.Option(metavar="DIR", help="Where the tables and the figure go; OUT/tables if left out."),
     ] = None,
     only_table: Annotated[
-        bool, typer.Option("--only-table", help="Run nothing; write the table from what is there.")
+        bool, typer.Option("--only-table", help="Run nothing; write the tables from existing runs.")
     ] = False,
     unfinished: Annotated[
         bool,
         typer.Option(
-            "--unfinished", help="With --only-table: count seeds that were broken off, as last seen."
+            "--unfinished", help="With --only-table: include unfinished seeds, with their last evaluation."
         ),
     ] = False,
     sources: Annotated[
@@ -78,27 +78,30 @@ def table3(
     together: Annotated[
         bool | None,
         typer.Option(
-            "--together/--apart", help="Seeds at once by vmap, or one by one; the faster if left out."
+            "--together/--apart", help="Run seeds together by vmap, or one by one; the faster if left out."
         ),
     ] = None,
     keep_checkpoints: Annotated[
-        bool, typer.Option(help="Also of finished seeds, so that they can go on under higher limits.")
+        bool,
+        typer.Option(
+            help="Keep checkpoints of finished seeds too, so that they can be continued with higher limits."
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Table 3: run what is missing with the paper's hyperparameters, then write the table beside the paper's.
+    """Table 3: run what is missing with the paper's hyperparameters, and compare with the printed table.
 
-    The same command goes on where it stopped. SAMTRON and quick problems come first. Several processes may
-    run at once with the same --out, also for the same problems: each takes seeds that no other has (on one
-    GPU set XLA_PYTHON_CLIENT_PREALLOCATE=false). The table written after running is of everything in --out.
+    The same command continues where it stopped. SAMTRON and quick problems come first. Several processes may
+    run at once with the same --out, also for the same problems: each takes seeds that no other runs (on one
+    GPU set XLA_PYTHON_CLIENT_PREALLOCATE=false). The tables written after running cover everything in --out.
     """
     with one_sentence():
         from natmix.cli.compilation_cache import use_compilation_cache
         from natmix.experiments.problems import PAPER
         from natmix.experiments.runs.config import parse_seeds
         from natmix.experiments.runs.directory import check_possible
-        from natmix.experiments.tables import ALL, MAIN, collect, plan, write_table3
-        from natmix.experiments.tables.jobs import HELD_OUT, parse_candidates, parse_problems, parse_times
+        from natmix.experiments.tables import ALL, MAIN, cells_to_run, collect, write_table3
+        from natmix.experiments.tables.cells import HELD_OUT, parse_candidates, parse_problems, parse_times
 
         codenames = MAIN if candidates is None else parse_candidates(candidates)
         full = codenames == ALL
@@ -109,7 +112,7 @@ def table3(
         where = out / "tables" if write is None else write
         check_possible(where)
         if unfinished and not only_table:
-            raise ValueError("--unfinished is for --only-table: otherwise unfinished seeds go on.")
+            raise ValueError("--unfinished needs --only-table: otherwise unfinished seeds are continued.")
         if only_table:
             found = collect(sources or [out], codenames, names, unfinished=unfinished)
             report = None
@@ -118,7 +121,7 @@ def table3(
             use_compilation_cache()
             elsewhere = collect(sources, codenames, names) if sources else None
             report = _run(
-                plan(codenames, names, times[0], times[1], together),
+                cells_to_run(codenames, names, times[0], times[1], together),
                 numbers,
                 out,
                 elsewhere,
@@ -130,7 +133,7 @@ def table3(
             found = collect([out, *(sources or [])], wanted, (*PAPER, *HELD_OUT))
             if report.interrupted:
                 typer.echo(
-                    "natmix: interrupted; the same command goes on from there, and with --only-table "
+                    "natmix: interrupted; the same command continues from there, and with --only-table "
                     "--unfinished it writes the table of what there is.",
                     err=True,
                 )
@@ -146,7 +149,7 @@ def table3(
 
 
 def _run(
-    jobs: "list[Job]",
+    cells: "list[TableCell]",
     seeds: list[int],
     out: Path,
     elsewhere: "Collection | None",
@@ -155,19 +158,19 @@ def _run(
 ) -> "Report":
     from natmix.cli.run_progress import RunProgress
     from natmix.experiments.tables import run_missing
-    from natmix.experiments.tables.format import numbered
+    from natmix.experiments.tables.formatting import numbered
 
     def say(line: str) -> None:
         if not quiet:
             typer.echo(line, err=True)
 
-    def watch(job: "Job") -> AbstractContextManager[Any]:
+    def watch(cell: "TableCell") -> AbstractContextManager[Any]:
         return RunProgress(quiet)
 
-    if not jobs:
+    if not cells:
         raise ValueError("There is nothing to run: the paper has no ZAMTRUX on stm300.")
     report = run_missing(
-        jobs,
+        cells,
         seeds,
         out,
         watch=watch,
@@ -203,15 +206,15 @@ def _show(found: "Collection", paths: list[Path], quiet: bool) -> None:
         because = (
             "matplotlib is not installed: pip install 'natmix[plot]'"
             if missing
-            else "the tables do not say how their seeds came to the end (table3_looks.csv)"
+            else "the tables do not have the learning curves of their seeds (table3_evaluations.csv)"
         )
-        console().print(f"There is no picture, because {because}", soft_wrap=True)
+        console().print(f"There is no figure, because {because}", soft_wrap=True)
 
 
 def _table(found: "Collection") -> "Table":
     from rich.table import Table
 
-    from natmix.experiments.tables import format
+    from natmix.experiments.tables import formatting
     from natmix.experiments.tables.writing import summaries_of
 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
@@ -220,9 +223,9 @@ def _table(found: "Collection") -> "Table":
     for name in ("seeds", "-ELBO", "", "paper", "to it (s)", "time (s)"):
         table.add_column(name, justify="right", no_wrap=True)
     for (codename, problem), s in summaries_of(found).items():
-        ours, paper = format.ours(s.neg_elbo), format.theirs(s.paper)
-        to = f"{s.time_to_paper:.0f}" if math.isfinite(s.time_to_paper) else format.NONE
+        ours, paper = formatting.ours(s.neg_elbo), formatting.theirs(s.paper)
+        to = f"{s.time_to_paper:.0f}" if math.isfinite(s.time_to_paper) else formatting.NONE
         table.add_row(
-            codename, problem, str(len(s.seeds)), ours, format.mark(s), paper, to, f"{s.seconds:.0f}"
+            codename, problem, str(len(s.seeds)), ours, formatting.mark(s), paper, to, f"{s.seconds:.0f}"
         )
     return table

@@ -16,7 +16,10 @@ def run(
     seeds: Annotated[str, typer.Option(help="7, 0,3,5 or 0:10 (that is 0 to 9).")] = "0",
     preset: Annotated[
         str,
-        typer.Option(help="Whose choices where nothing is said: fit (natmix.fit's) or paper (the paper's)."),
+        typer.Option(
+            help="Whose choices where nothing is said: fit (natmix.fit's), paper (those of the paper's "
+            "Experiment 3) or paper-exp1 (those of its Experiment 1)."
+        ),
     ] = "fit",
     settings: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""``natmix show``: a run in words and numbers."""
+"""``natmix show``: the configuration of a run, how its seeds ended, and their metrics."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ _ENOUGH = 0.01
 
 
 def show(path: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]) -> None:
-    """Show what a run is, how its seeds ended, and their metrics."""
+    """Show a run's configuration, how its seeds ended, and their metrics."""
     with one_sentence():
         from natmix.cli.console import console, print_table
         from natmix.cli.run_table import ERRORS, failures, metrics_table, seeds_table
@@ -79,7 +79,7 @@ def _vector(values: list[float]) -> str:
 
 
 def _remarks(run: "Run") -> list[str]:
-    """What is missing, once each."""
+    """Which metrics are missing, each once."""
     lines: dict[str, None] = {}
     for seed in run.seeds.values():
         final = seed.final or {}
@@ -98,6 +98,6 @@ def _remarks(run: "Run") -> list[str]:
 
 
 def _rests_on_few(final: dict[str, Any]) -> bool:
-    """Whether the importance weights behind log Z are those of a handful of samples."""
+    """Whether log Z rests on a handful of samples."""
     share = final.get("reverse_ess")
     return final.get("log_evidence") is not None and share is not None and not share >= _ENOUGH

@@ -1,28 +1,28 @@
-"""Whether to trust a fit: Pareto's k-hat, effective samples, evidence, modes, and a verdict in words."""
+"""How good a fit is: Pareto's k-hat, effective sample size, evidence, modes, and a verdict in words."""
 
-from natmix.diagnostics.agreement import Agreement, Missing, agreement
+from natmix.diagnostics.agreement import Agreement, UnsharedMode, agreement
 from natmix.diagnostics.diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
 from natmix.diagnostics.exploration import Exploration, explore
-from natmix.diagnostics.mode_search import Hunt, MissedMode, hunt
-from natmix.diagnostics.modes import Mode, group, modes
-from natmix.diagnostics.psis import Smoothed, pareto_smooth, reliable_below
+from natmix.diagnostics.mode_search import MissedMode, ModeSearch, search_modes
+from natmix.diagnostics.modes import Mode, mode_labels, modes
+from natmix.diagnostics.psis import SmoothedWeights, k_hat_limit, pareto_smooth
 
 __all__ = [
     "HIDDEN_SHARE",
     "Agreement",
     "Diagnosis",
     "Exploration",
-    "Hunt",
     "MissedMode",
-    "Missing",
     "Mode",
-    "Smoothed",
+    "ModeSearch",
+    "SmoothedWeights",
+    "UnsharedMode",
     "agreement",
     "diagnose",
     "explore",
-    "group",
-    "hunt",
+    "k_hat_limit",
+    "mode_labels",
     "modes",
     "pareto_smooth",
-    "reliable_below",
+    "search_modes",
 ]

@@ -1,40 +1,60 @@
-"""Do independent fits of one target agree?"""
+"""Whether independent fits of one target agree."""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.checks import whole
-from natmix.diagnostics.modes import group
+from natmix.checks import as_int
+from natmix.diagnostics.diagnosis import diagnose
+from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.modes import mode_labels
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
 from natmix.random_keys import run_key
-from natmix.result.diagnosing import by_samples
-from natmix.result.result import Result
 
 AGREED_DIVERGENCE = 0.02
 """Jensen-Shannon divergence in nats (at most log 2) up to which two fits count as the same.
 
 Two Gaussians have it when their means differ by 0.4 standard deviations.
 """
-_LACKING = np.log(10)
-"""Nats by which a fit's density at another one's mode must be too low for the mode to count as missing."""
-_WORTH = 0.01
-"""Share that a mode must have in one fit to be looked for in another: smaller ones come and go by chance."""
+_MISSED_DEFICIT = np.log(10)
+"""A mode of one fit counts as missed by another whose log density there is too low by so many nats."""
+_MIN_SHARE = 0.01
+"""Smaller modes are not compared: they come and go by chance."""
 _SAMPLES = 2000
 
 
-class Missing(NamedTuple):
-    """A mode of one fit that another does not have.
+@runtime_checkable
+class Fit(Protocol):
+    """What agreement needs to know of a result."""
+
+    @property
+    def mixture(self) -> Mixture:
+        """The approximation."""
+        ...
+
+    @property
+    def draws(self) -> EvaluatedDraws | None:
+        """Its samples with known target density."""
+        ...
+
+    @property
+    def stopped(self) -> str:
+        """Why the fit ended."""
+        ...
+
+
+class UnsharedMode(NamedTuple):
+    """A mode of one fit that another one missed.
 
     Attributes:
-        fit: number of the fit that lacks it.
-        other: number of the fit that has it.
-        position: its heaviest component's mean.
+        fit: the number of the fit that missed it.
+        other: the number of the fit that has it.
+        position: the mean of its heaviest component.
         share: of the mixture that has it.
     """
 
@@ -44,77 +64,84 @@ class Missing(NamedTuple):
     share: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Agreement:
-    """How alike several fits are.
+    """How well several fits agree; printing it shows the verdict.
 
     Attributes:
         divergences: Jensen-Shannon divergences between all pairs, in nats.
-        missing: modes that one fit has and another has not.
+        missed: modes that one fit has and another one missed.
         log_evidences: of every fit, by importance sampling.
-        spread: largest difference of two log evidences, in standard errors of that difference.
+        spread: the largest difference of two log evidences, in standard errors of that difference.
     """
 
     divergences: Float[np.ndarray, "F F"]
-    missing: tuple[Missing, ...]
+    missed: tuple[UnsharedMode, ...]
     log_evidences: tuple[Estimate, ...]
     spread: float
 
     @property
     def agreed(self) -> bool:
-        """Whether all fits are the same for most purposes."""
-        return not self.missing and float(self.divergences.max()) <= AGREED_DIVERGENCE
+        """Whether all fits are equivalent for most purposes."""
+        return not self.missed and float(self.divergences.max()) <= AGREED_DIVERGENCE
 
     def __str__(self) -> str:
         n = len(self.log_evidences)
         far = float(self.divergences.max())
         lines = [
             f"{n} fits {'AGREE' if self.agreed else 'DISAGREE'}: Jensen-Shannon divergence at most {far:.3g} "
-            f"nats (alike up to {AGREED_DIVERGENCE:g}, at most {np.log(2):.2f})"
+            f"nats (they agree up to {AGREED_DIVERGENCE:g}; the maximum is {np.log(2):.2f})"
         ]
         lines += [f"  log Z of fit {i}: {z}" for i, z in enumerate(self.log_evidences)]
         lines += [
-            f"  Fit {m.fit} lacks a mode that has {m.share:.1%} in fit {m.other}." for m in self.missing[:8]
+            f"  Fit {m.fit} missed a mode that has {m.share:.1%} of fit {m.other}." for m in self.missed[:8]
         ]
-        return "\n".join([*lines, "  What all of them missed does not show here."])
+        return "\n".join([*lines, "  Modes that all of them missed do not show here."])
+
+    __repr__ = __str__
 
 
-def agreement(results: Sequence[Result], *, samples: int = _SAMPLES, seed: int = 0) -> Agreement:
-    """Compare fits of the same target with different seeds (or algorithms); no evaluations of the target.
+def agreement(results: Sequence[Fit], *, samples: int = _SAMPLES, seed: int = 0) -> Agreement:
+    """Compare fits of one target with different seeds or algorithms, without evaluating the target.
 
-    What one fit found and another missed shows; what all of them missed does not.
+    It shows what one fit found and another missed, not what all of them missed.
     """
-    if isinstance(results, Result) or not isinstance(results, Sequence):
+    if isinstance(results, Fit) or not isinstance(results, Sequence):
         raise ValueError(
-            "Agreement is between several results, in a list as in agreement([one, other]), "
+            "agreement() compares several results, given as a list: agreement([one, other]), "
             f"got {type(results).__name__}."
         )
-    strange = [r for r in results if not isinstance(r, Result)]
+    strange = [r for r in results if not isinstance(r, Fit)]
     if strange:
         raise ValueError(
-            f"Agreement is between results of natmix.fit, got {type(strange[0]).__name__}; for mixtures "
-            "there is one.kl(other)."
+            f"agreement() compares results of natmix.fit, got {type(strange[0]).__name__}; to compare "
+            "mixtures use one.kl(other)."
         )
-    samples = whole(samples, "samples")
+    samples = as_int(samples, "samples")
     run_key(seed)
     if len(results) < 2:
-        raise ValueError(f"Agreement is between at least two results, got {len(results)}.")
+        raise ValueError(f"agreement() compares at least two results, got {len(results)}.")
     mixtures = [r.mixture for r in results]
     if len({m.dim for m in mixtures}) > 1:
-        raise ValueError("These results are of targets with different dimensions.")
-    draws = [np.asarray(m.sample(seed + i, samples), float) for i, m in enumerate(mixtures)]
+        raise ValueError("These results belong to targets of different dimensions.")
+    draws = [np.asarray(m.sample(samples, key=seed + i), float) for i, m in enumerate(mixtures)]
     fits = list(enumerate(zip(mixtures, draws, strict=True)))
     divergences = np.zeros((len(fits), len(fits)))
-    missing: list[Missing] = []
+    missed: list[UnsharedMode] = []
     for i, (p, x) in fits:
         for j, (q, y) in fits:
             if j < i:
                 divergences[i, j] = divergences[j, i] = _jensen_shannon(p, q, x, y)
             if i != j:
-                missing += _missing(i, p, j, q)
-    known = [by_samples(r) for r in results]
-    evidences = tuple(Estimate(float("nan"), float("inf")) if d is None else d.log_evidence for d in known)
-    return Agreement(divergences, tuple(missing), evidences, _spread(evidences))
+                missed += _missed(i, p, j, q)
+    evidences = tuple(_log_evidence(r) for r in results)
+    return Agreement(divergences, tuple(missed), evidences, _spread(evidences))
+
+
+def _log_evidence(result: Fit) -> Estimate:
+    if result.draws is None or len(result.draws) < 2:
+        return Estimate(float("nan"), float("inf"))
+    return diagnose(result.mixture, result.draws, stopped=result.stopped).log_evidence
 
 
 def _jensen_shannon(p: Mixture, q: Mixture, x: np.ndarray, y: np.ndarray) -> float:
@@ -126,17 +153,17 @@ def _jensen_shannon(p: Mixture, q: Mixture, x: np.ndarray, y: np.ndarray) -> flo
     return max(total, 0.0)
 
 
-def _missing(i: int, lacks: Mixture, j: int, has: Mixture) -> list[Missing]:
-    labels = group(has)
+def _missed(i: int, by: Mixture, j: int, has: Mixture) -> list[UnsharedMode]:
+    labels = mode_labels(has)
     weights = np.asarray(has.weights, float)
     out = []
     for m in range(labels.max() + 1):
         mine = np.flatnonzero(labels == m)
         top = np.asarray(has.means)[mine[np.argmax(weights[mine])]]
         share = float(weights[mine].sum())
-        lack = float(has.log_prob(top)) - float(lacks.log_prob(jnp.asarray(top, lacks.dtype)))
-        if share >= _WORTH and lack > _LACKING:
-            out.append(Missing(i, j, top, share))
+        deficit = float(has.log_prob(top)) - float(by.log_prob(jnp.asarray(top, by.dtype)))
+        if share >= _MIN_SHARE and deficit > _MISSED_DEFICIT:
+            out.append(UnsharedMode(i, j, top, share))
     return out
 
 

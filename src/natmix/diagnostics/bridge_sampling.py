@@ -5,7 +5,8 @@ X.-L. Meng, W. H. Wong: Simulating ratios of normalizing constants via a simple 
 models using bridge sampling techniques, Econometrics Journal 2004.
 
 It needs draws of the target that do not come from the mixture, from NUTS for example. Draws of
-`Result.resample` will not do: they are the mixture's own samples, and say no more than importance sampling.
+`Result.resample` are not suitable: they are the mixture's own samples, and say no more than importance
+sampling.
 """
 
 import numpy as np
@@ -14,12 +15,12 @@ from jaxtyping import Float
 
 from natmix.estimate import Estimate
 
-FEWEST_DRAWS = 10
-"""Of the target, and of the mixture: fewer say nothing about the error."""
+MIN_DRAWS = 10
+"""Of the target, and of the mixture: the error of fewer cannot be estimated."""
 
 
-def bridged(at_target: Float[np.ndarray, "C N"], at_mixture: Float[np.ndarray, " M"]) -> Estimate:
-    """Log Z with the optimal bridge.
+def bridge_estimate(at_target: Float[np.ndarray, "C N"], at_mixture: Float[np.ndarray, " M"]) -> Estimate:
+    """Log Z with the optimal bridge function.
 
     With w = p~ / q and a = log w - log Z + log(s_1 / s_2), Z solves s_2 mean_q[expit(a)] = s_1
     mean_p[expit(-a)]. The shares are s_1 ~ n / tau and s_2 ~ m, tau the autocorrelation time of the chains.
@@ -31,10 +32,10 @@ def bridged(at_target: Float[np.ndarray, "C N"], at_mixture: Float[np.ndarray, "
     """
     n, m = at_target.size, at_mixture.size
     tau = 1.0
-    for _ in range(3):  # the terms, and with them tau, depend on the shares only a little
+    for _ in range(3):  # the terms, and with them tau, depend only weakly on the shares
         share = n / tau / (n / tau + m)
         shift = float(np.log(share) - np.log1p(-share))
-        log_z = _solved(at_target, at_mixture, share, shift)
+        log_z = _solve(at_target, at_mixture, share, shift)
         up, down = (
             scipy.special.expit(at_mixture - log_z + shift),
             scipy.special.expit(log_z - shift - at_target),
@@ -44,7 +45,7 @@ def bridged(at_target: Float[np.ndarray, "C N"], at_mixture: Float[np.ndarray, "
     return Estimate(log_z, float(np.sqrt(variance)))
 
 
-def _solved(at_target: np.ndarray, at_mixture: np.ndarray, share: float, shift: float) -> float:
+def _solve(at_target: np.ndarray, at_mixture: np.ndarray, share: float, shift: float) -> float:
     from scipy.optimize import brentq
 
     def excess(log_z: float) -> float:

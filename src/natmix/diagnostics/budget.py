@@ -1,74 +1,87 @@
-"""How many chains and climbs a diagnosis starts without being asked: what a part of the fit's price pays for.
+"""The budget of a default diagnosis: as many Markov chains and L-BFGS runs as cost a tenth of the fit.
 
-There are none where they cannot help: for a target whose values are random, which no chain leaves as it is,
-and for one without gradients, where short chains found 3 of 160 necks (results/README.md).
+There are none where they cannot help: for a target with random values, which no chain leaves invariant, and
+for one without gradients, where short chains found 3 of 160 necks (results/README.md).
 """
 
-from typing import TYPE_CHECKING
+import dataclasses
 
-from natmix.diagnostics.exploration import BRIEF_STEPS, chain_evaluations
-from natmix.targets import JaxTarget
+from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, chain_evaluations
+from natmix.targets import AbstractTarget, JaxTarget
 
-if TYPE_CHECKING:
-    from natmix.result.result import Result
-
-PRICE = 0.1
-"""Evaluations of the chains, over those of the fit, at most, and those of the climbs. Of the climbs also the
-seconds over those of the fit: they go one by one, where a fit may evaluate many points at once."""
-FEWEST_BRIEF_CHAINS = 200
-"""With fewer none are started: 100 missed most of the necks they were shown, and refused one sound fit in a
+COST_SHARE = 0.1
+"""The chains may take this share of the fit's evaluations, and so may the L-BFGS runs. The runs are also
+limited to this share of the fit's seconds: they go one by one, where a fit may evaluate in batches."""
+MIN_CHAINS = 200
+"""With fewer none are started: 100 missed most of the necks in our tests, and rejected one sound fit in a
 hundred (results/README.md)."""
-MOST_BRIEF_CHAINS = 1000
-"""More see little more."""
+MAX_CHAINS = 1000
+"""More chains see little more."""
+MAX_RUNS, MIN_RUNS = 32, 10
+"""L-BFGS runs; with 10 there are two for each width of the initial region (`mode_search.REACH`)."""
+EVALUATIONS_PER_RUN = 100
+"""About what an L-BFGS run takes: 27 for a logistic regression with 10 coefficients."""
 
-MOST_CLIMBS, FEWEST_CLIMBS = 32, 10
-"""With 10 there are two for each width of the start region (`_missed.REACH`)."""
-CLIMB = 100
-"""Evaluations that a climb takes, about: 27 for a logistic regression with 10 coefficients."""
-
-_SECOND = 1.0
-"""Climbs may take that long after any fit."""
+_MIN_SECONDS = 1.0
+"""L-BFGS runs may take that long after any fit."""
 
 _UNFINISHED = {"failed": "the target failed in the fit", "interrupted": "the fit was interrupted"}
 
 
-def affordable_chains(result: "Result") -> tuple[int, str]:
-    """How many chains of `BRIEF_STEPS` to start, and if none why."""
-    samples = 0 if result.draws is None else len(result.draws)
-    budget = PRICE * result.counts.evaluations
-    numbers = range(MOST_BRIEF_CHAINS, FEWEST_BRIEF_CHAINS - 1, -1)
-    paid = (n for n in numbers if samples and chain_evaluations(n, BRIEF_STEPS, samples) <= budget)
-    dear = f"{FEWEST_BRIEF_CHAINS} of them would cost more than {PRICE:.0%} of the fit's evaluations"
-    return _unless(result, next(paid, 0), dear, "without gradients short ones get nowhere")
+@dataclasses.dataclass(frozen=True)
+class DiagnosticBudget:
+    """What the default diagnosis of a fit may cost.
 
+    Attributes:
+        fit_evaluations: of the target, by the fit.
+        fit_seconds: that the fit took.
+        samples: of the mixture, with known target density.
+        stopped: why the fit ended, as in `Result.stopped`.
+        target: to be evaluated; None if it is not known.
+    """
 
-def affordable_climbs(result: "Result") -> tuple[int, str]:
-    """How many climbs to make in search of other modes, and if none why."""
-    climbs = min(climb_evaluations(result) // CLIMB, MOST_CLIMBS)
-    dear = f"{FEWEST_CLIMBS} climbs would cost more than {PRICE:.0%} of the fit's evaluations"
-    paid = climbs if climbs >= FEWEST_CLIMBS else 0
-    return _unless(result, paid, dear, "the target has no gradients to climb by")
+    fit_evaluations: int
+    fit_seconds: float
+    samples: int
+    stopped: str
+    target: AbstractTarget | None
 
+    @property
+    def run_evaluations(self) -> int:
+        """The most evaluations that all L-BFGS runs may take together."""
+        return int(COST_SHARE * self.fit_evaluations)
 
-def climb_evaluations(result: "Result") -> int:
-    """That climbs may take."""
-    return int(PRICE * result.counts.evaluations)
+    @property
+    def run_seconds(self) -> float:
+        """The time after which no other L-BFGS run starts."""
+        return max(COST_SHARE * self.fit_seconds, _MIN_SECONDS)
 
+    def chains(self) -> tuple[int, str]:
+        """How many chains of `SHORT_CHAIN_STEPS` to start, and why none."""
+        budget = COST_SHARE * self.fit_evaluations
+        numbers = range(MAX_CHAINS, MIN_CHAINS - 1, -1)
+        affordable = (
+            n
+            for n in numbers
+            if self.samples and chain_evaluations(n, SHORT_CHAIN_STEPS, self.samples) <= budget
+        )
+        expensive = f"{MIN_CHAINS} of them would cost more than {COST_SHARE:.0%} of the fit's evaluations"
+        return self._unless(next(affordable, 0), expensive, "without gradients short chains do not get far")
 
-def climb_seconds(result: "Result") -> float:
-    """After which no other climb begins."""
-    return max(PRICE * result.timings.total, _SECOND)
+    def runs(self) -> tuple[int, str]:
+        """How many L-BFGS runs to make in search of other modes, and why none."""
+        runs = min(self.run_evaluations // EVALUATIONS_PER_RUN, MAX_RUNS)
+        expensive = f"{MIN_RUNS} L-BFGS runs would cost more than {COST_SHARE:.0%} of the fit's evaluations"
+        return self._unless(runs if runs >= MIN_RUNS else 0, expensive, "the target has no gradients")
 
-
-def _unless(result: "Result", paid: int, dear: str, no_gradient: str) -> tuple[int, str]:
-    """As many as are paid for, unless there is a reason for none."""
-    target = result.target
-    if result.stopped in _UNFINISHED:
-        return 0, _UNFINISHED[result.stopped]
-    if not paid:
-        return 0, dear
-    if target is None:
-        return 0, "the target is not known here"
-    if isinstance(target, JaxTarget) and target.stochastic:
-        return 0, "the target's values are random"
-    return (paid, "") if target.has_gradient else (0, no_gradient)
+    def _unless(self, number: int, expensive: str, no_gradient: str) -> tuple[int, str]:
+        """As many as are affordable, unless there is a reason for none."""
+        if self.stopped in _UNFINISHED:
+            return 0, _UNFINISHED[self.stopped]
+        if not number:
+            return 0, expensive
+        if self.target is None:
+            return 0, "the target is not known here"
+        if isinstance(self.target, JaxTarget) and self.target.stochastic:
+            return 0, "the target's values are random"
+        return (number, "") if self.target.has_gradient else (0, no_gradient)

@@ -1,10 +1,11 @@
-"""Short Markov chains that leave the target as it is, with steps as wide as the mixture is where they are.
+"""Short Markov chains that leave the target invariant, with the local covariance of the mixture as metric.
 
 A state is a point x and a component o. In turn o is drawn from q(o|x), and x moves by Hamiltonian Monte Carlo
-(by a random walk without gradients) for the density p(x) q(o|x) and the metric of component o. The joint
-density p(x) q(o|x) has p as its marginal, and every step leaves it invariant: whoever starts from p stays p.
+(by a random walk without gradients) for the density p(x) q(o|x) in the metric of component o. The joint
+density p(x) q(o|x) has p as its marginal, and every step leaves it invariant: chains that start from p stay
+distributed by p.
 
-All of it is one function, `_advanced`, from one evaluation of the target to the next point to evaluate at: a
+All of it is one function, `_advance`, from one evaluation of the target to the next point to evaluate at: a
 target inside JAX is compiled with it into one program, others are called in between.
 """
 
@@ -24,61 +25,61 @@ from natmix.kernels.linalg import einsum
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
-LEAPS = 8
-"""Leapfrog steps, and evaluations, of one step of a chain with gradients."""
-_LONGEST, _SHORTEST = 1.2, 0.1
-"""Of a leapfrog step, over D^(1/4), in the component's standard deviations; drawn anew for every step, evenly
-on a log scale: short ones get on where the target is narrower than the component."""
-_WALK = 2.4
-"""Of a random walk's step, over D^(1/2), the longest; the shortest is an eighth."""
+LEAPFROG_STEPS = 8
+"""Per step of a chain with gradients, one evaluation each."""
+_MAX_STEP, _MIN_STEP = 1.2, 0.1
+"""Leapfrog step sizes, over D^(1/4), in the component's standard deviations; drawn for every step, evenly on
+a log scale: small ones are accepted where the target is narrower than the component."""
+_WALK_STEP = 2.4
+"""The largest step size of a random walk, over D^(1/2); the smallest is an eighth of it."""
 
 
-class Walked(NamedTuple):
-    """Chains.
+class ChainRecord(NamedTuple):
+    """What several chains recorded.
 
     Attributes:
         log_ratio: log p~ - log q after every step.
-        accepted: share of steps.
+        acceptance_rate: the share of steps accepted.
         x: the last points.
         evaluations: of the target.
     """
 
     log_ratio: Float[np.ndarray, "T N"]
-    accepted: float
+    acceptance_rate: float
     x: Float[np.ndarray, "N D"]
     evaluations: int
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """Where the chains are: log p~, its gradient (None without gradients), and log q(x|o) q(o) there."""
 
     x: Float[Array, "N D"]
     log_p: Float[Array, " N"]
-    slope: Float[Array, "N D"] | None
+    gradient: Float[Array, "N D"] | None
     joint: Float[Array, "N K"]
 
 
-class _Flight(NamedTuple):
-    """A step under way: the next point to evaluate at, and `_energy` where it began."""
+class _Proposal(NamedTuple):
+    """A trajectory in progress: the next point to evaluate at, and `_log_joint` where it started."""
 
     x: Float[Array, "N D"]
     momentum: Float[Array, "N D"]
-    rows: Int[Array, " N"]
+    component: Int[Array, " N"]
     step: Float[Array, "N 1"]
-    energy: Float[Array, " N"]
+    log_joint: Float[Array, " N"]
 
 
 class _State(NamedTuple):
-    """Between two evaluations: one is at the start, of those after it every `_leaps`-th ends a step."""
+    """Between two evaluations: the first is at the start, then every `_leapfrog_steps`-th ends a step."""
 
-    place: _Place
-    flight: _Flight
+    position: _Position
+    proposal: _Proposal
     evaluated: Count
     log_ratio: Float[Array, "T N"]
     accepted: Float[Array, ""]
 
 
-def walk(
+def run_chains(
     mixture: Mixture,
     target: AbstractTarget,
     x: Float[np.ndarray, "N D"],
@@ -86,28 +87,28 @@ def walk(
     key: PRNGKey,
     *,
     gradients: bool,
-) -> Walked:
-    """So many steps from each point, at which the density must be positive."""
+) -> ChainRecord:
+    """So many steps from each point; the target's density must be positive there."""
     start: Any = np.asarray(x, mixture.dtype)
-    times = 1 + steps * _leaps(gradients)
+    times = 1 + steps * _leapfrog_steps(gradients)
     if target.inside_jax:
         with collector_paused():
-            state = _through(mixture, target, start, steps, gradients, key)
+            state = _all_steps(mixture, target, start, steps, gradients, key)
     else:
-        state = _first(mixture, start, steps, gradients)
+        state = _compiled_initial_state(mixture, start, steps, gradients)
         for _ in range(times):
-            found = target.evaluate(key, state.flight.x, len(x), gradients)
-            state = _once(mixture, state, found.log_density, found.gradient, key)
-    ratios, last = np.asarray(state.log_ratio, float), np.asarray(state.place.x, float)
-    return Walked(ratios, float(state.accepted) / steps, last, times * len(x))
+            found = target.evaluate(key, state.proposal.x, len(x), gradients)
+            state = _compiled_advance(mixture, state, found.log_density, found.gradient, key)
+    ratios, last = np.asarray(state.log_ratio, float), np.asarray(state.position.x, float)
+    return ChainRecord(ratios, float(state.accepted) / steps, last, times * len(x))
 
 
-def _leaps(gradients: bool) -> int:
-    return LEAPS if gradients else 1
+def _leapfrog_steps(gradients: bool) -> int:
+    return LEAPFROG_STEPS if gradients else 1
 
 
 @quick_jit()
-def _through(
+def _all_steps(
     mixture: Mixture,
     target: AbstractTarget,
     x: Float[Array, "N D"],
@@ -118,124 +119,135 @@ def _through(
     key_target, key_walk = jax.random.split(key)
 
     def body(_: Count, state: _State) -> _State:
-        found = target.evaluate(key_target, state.flight.x, x.shape[0], gradients)
-        return _advanced(mixture, state, found.log_density, found.gradient, key_walk)
+        found = target.evaluate(key_target, state.proposal.x, x.shape[0], gradients)
+        return _advance(mixture, state, found.log_density, found.gradient, key_walk)
 
-    times = 1 + steps * _leaps(gradients)
-    return jax.lax.fori_loop(0, times, body, _begun(mixture, x, steps, gradients))
+    times = 1 + steps * _leapfrog_steps(gradients)
+    return jax.lax.fori_loop(0, times, body, _initial_state(mixture, x, steps, gradients))
 
 
-def _begun(mixture: Mixture, x: Float[Array, "N D"], steps: int, gradients: bool) -> _State:
-    """A flight of no length, whose end is accepted if its density is positive."""
+def _initial_state(mixture: Mixture, x: Float[Array, "N D"], steps: int, gradients: bool) -> _State:
+    """A proposal of the starting point itself, accepted if its density is positive."""
     N = x.shape[0]
     zero, none = jnp.zeros(N, x.dtype), jnp.zeros_like(x)
-    place = _Place(x, zero, none if gradients else None, jnp.zeros((N, mixture.num_components), x.dtype))
-    flight = _Flight(x, none, jnp.zeros(N, jnp.int32), zero[:, None], zero - jnp.inf)
+    position = _Position(
+        x, zero, none if gradients else None, jnp.zeros((N, mixture.num_components), x.dtype)
+    )
+    proposal = _Proposal(x, none, jnp.zeros(N, jnp.int32), zero[:, None], zero - jnp.inf)
     ratios = jnp.zeros((steps, N), x.dtype)
-    return _State(place, flight, jnp.zeros((), jnp.int32), ratios, jnp.zeros((), x.dtype))
+    return _State(position, proposal, jnp.zeros((), jnp.int32), ratios, jnp.zeros((), x.dtype))
 
 
-def _advanced(
+def _advance(
     mixture: Mixture,
     state: _State,
     log_p: Float[Array, " N"],
-    slope: Float[Array, "N D"] | None,
+    gradient: Float[Array, "N D"] | None,
     key: PRNGKey,
 ) -> _State:
-    """The target is known where the flights are: fly on, or end the step and begin another."""
-    flight = state.flight
-    joint = mixture.components.log_prob(flight.x) + mixture.log_weights
-    here = _Place(flight.x, log_p, slope, joint)
-    if slope is None:
-        return _turned(mixture, state, here, flight.momentum, key)
-    kick = 0.5 * flight.step * _force(mixture, here, flight.rows)
-    momentum = flight.momentum + kick
+    """The target is known at the proposals: take another leapfrog step, or accept and propose anew."""
+    proposal = state.proposal
+    joint = mixture.components.log_prob(proposal.x) + mixture.log_weights
+    here = _Position(proposal.x, log_p, gradient, joint)
+    if gradient is None:
+        return _accept_and_propose(mixture, state, here, proposal.momentum, key)
+    kick = 0.5 * proposal.step * _force(mixture, here, proposal.component)
+    momentum = proposal.momentum + kick
 
-    def on() -> _State:
-        moved = _moved(mixture, flight, here, momentum + kick)
-        return state._replace(flight=moved, evaluated=state.evaluated + 1)
+    def leapfrog() -> _State:
+        moved = _moved(mixture, proposal, here, momentum + kick)
+        return state._replace(proposal=moved, evaluated=state.evaluated + 1)
 
-    ends = state.evaluated % _leaps(True) == 0
-    return jax.lax.cond(ends, lambda: _turned(mixture, state, here, momentum, key), on)
+    ends = state.evaluated % _leapfrog_steps(True) == 0
+    return jax.lax.cond(ends, lambda: _accept_and_propose(mixture, state, here, momentum, key), leapfrog)
 
 
-def _turned(
-    mixture: Mixture, state: _State, here: _Place, momentum: Float[Array, "N D"], key: PRNGKey
+def _accept_and_propose(
+    mixture: Mixture, state: _State, here: _Position, momentum: Float[Array, "N D"], key: PRNGKey
 ) -> _State:
-    """Take the step or stay, and begin another one."""
+    """Accept or reject the proposal, and draw the next one."""
     N, D = here.x.shape
-    dtype, gradients = here.x.dtype, here.slope is not None
-    # One call for all random numbers: each is a long program to compile.
+    dtype, gradients = here.x.dtype, here.gradient is not None
+    # One call for all random numbers: each call takes long to compile.
     u = jax.random.uniform(
         jax.random.fold_in(key, state.evaluated), (N, D + 3), dtype, minval=jnp.finfo(dtype).tiny
     )
-    log_odds = _energy(here, state.flight.rows, momentum) - state.flight.energy
-    taken = jnp.log(u[:, 0]) < log_odds
-    taken = taken & jnp.isfinite(here.log_p)
+    log_acceptance = _log_joint(here, state.proposal.component, momentum) - state.proposal.log_joint
+    accept = jnp.log(u[:, 0]) < log_acceptance
+    accept = accept & jnp.isfinite(here.log_p)
 
     def kept(new: Array, old: Array) -> Array:
-        return jnp.where(taken.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+        return jnp.where(accept.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-    place: _Place = jax.tree.map(kept, here, state.place)
-    ratio = place.log_p - jax.scipy.special.logsumexp(place.joint, axis=1)
-    row = jnp.maximum(state.evaluated // _leaps(gradients) - 1, 0)
-    accepted = state.accepted + jnp.where(state.evaluated > 0, jnp.mean(taken, dtype=dtype), 0)
-    edges = jnp.cumsum(jax.nn.softmax(place.joint, axis=1), axis=1)
-    rows = jnp.sum(u[:, 1:2] * edges[:, -1:] > edges, axis=1, dtype=jnp.int32)
-    short, noise = u[:, 2:3], jax.scipy.special.ndtri(u[:, 3:])
+    position: _Position = jax.tree.map(kept, here, state.position)
+    ratio = position.log_p - jax.scipy.special.logsumexp(position.joint, axis=1)
+    row = jnp.maximum(state.evaluated // _leapfrog_steps(gradients) - 1, 0)
+    accepted = state.accepted + jnp.where(state.evaluated > 0, jnp.mean(accept, dtype=dtype), 0)
+    edges = jnp.cumsum(jax.nn.softmax(position.joint, axis=1), axis=1)
+    component = jnp.sum(u[:, 1:2] * edges[:, -1:] > edges, axis=1, dtype=jnp.int32)
+    size, noise = u[:, 2:3], jax.scipy.special.ndtri(u[:, 3:])
     if gradients:
-        step = _LONGEST / D**0.25 * (_SHORTEST / _LONGEST) ** short
-        momentum = noise + 0.5 * step * _force(mixture, place, rows)
-        energy = _energy(place, rows, noise)
+        step = _MAX_STEP / D**0.25 * (_MIN_STEP / _MAX_STEP) ** size
+        momentum = noise + 0.5 * step * _force(mixture, position, component)
+        log_joint = _log_joint(position, component, noise)
     else:
-        step = _WALK / D**0.5 * 0.125**short
+        step = _WALK_STEP / D**0.5 * 0.125**size
         momentum = noise
-        energy = _energy(place, rows, jnp.zeros_like(noise))
-    flight = _moved(mixture, _Flight(place.x, momentum, rows, step, energy), place, momentum)
+        log_joint = _log_joint(position, component, jnp.zeros_like(noise))
+    start = _Proposal(position.x, momentum, component, step, log_joint)
+    proposal = _moved(mixture, start, position, momentum)
     if not gradients:
-        flight = flight._replace(momentum=jnp.zeros_like(noise))
-    return _State(place, flight, state.evaluated + 1, state.log_ratio.at[row].set(ratio), accepted)
+        proposal = proposal._replace(momentum=jnp.zeros_like(noise))
+    return _State(position, proposal, state.evaluated + 1, state.log_ratio.at[row].set(ratio), accepted)
 
 
-def _moved(mixture: Mixture, flight: _Flight, place: _Place, momentum: Float[Array, "N D"]) -> _Flight:
-    x = place.x + _pushed(mixture, flight.step * momentum, flight.rows)
-    return flight._replace(x=x, momentum=momentum)
+def _moved(
+    mixture: Mixture, proposal: _Proposal, position: _Position, momentum: Float[Array, "N D"]
+) -> _Proposal:
+    x = position.x + _times_factor(mixture, proposal.step * momentum, proposal.component)
+    return proposal._replace(x=x, momentum=momentum)
 
 
-def _energy(place: _Place, rows: Int[Array, " N"], momentum: Float[Array, "N D"]) -> Float[Array, " N"]:
+def _log_joint(
+    position: _Position, component: Int[Array, " N"], momentum: Float[Array, "N D"]
+) -> Float[Array, " N"]:
     """Log p(x) + log q(o|x) - |momentum|^2 / 2."""
-    own = jnp.take_along_axis(place.joint, rows[:, None], axis=1)[:, 0]
-    log_share = own - jax.scipy.special.logsumexp(place.joint, axis=1)
-    return place.log_p + log_share - 0.5 * jnp.sum(momentum**2, axis=1)
+    own = jnp.take_along_axis(position.joint, component[:, None], axis=1)[:, 0]
+    log_responsibility = own - jax.scipy.special.logsumexp(position.joint, axis=1)
+    return position.log_p + log_responsibility - 0.5 * jnp.sum(momentum**2, axis=1)
 
 
-def _force(mixture: Mixture, place: _Place, rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+def _force(mixture: Mixture, position: _Position, component: Int[Array, " N"]) -> Float[Array, "N D"]:
     """L^T grad(log p(x) + log q(o|x)), zero where it is not finite."""
-    assert place.slope is not None
-    own = jax.nn.one_hot(rows, place.joint.shape[1], dtype=place.x.dtype)
-    share = own - jax.nn.softmax(place.joint, axis=1)
-    gradient = place.slope + mixture.components.mixture_score(share, place.x)
-    force = _pulled(mixture, gradient, rows)
+    assert position.gradient is not None
+    own = jax.nn.one_hot(component, position.joint.shape[1], dtype=position.x.dtype)
+    difference = own - jax.nn.softmax(position.joint, axis=1)
+    gradient = position.gradient + mixture.components.mixture_score(difference, position.x)
+    force = _times_transposed_factor(mixture, gradient, component)
     return jnp.where(jnp.isfinite(force), force, 0)
 
 
-def _pushed(mixture: Mixture, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
-    """L y, the factor of each one's component."""
+def _times_factor(
+    mixture: Mixture, y: Float[Array, "N D"], component: Int[Array, " N"]
+) -> Float[Array, "N D"]:
+    """L y, with the Cholesky factor L of each point's component."""
     parts = mixture.components
     if isinstance(parts, DiagonalGaussians):
-        return parts.scale[rows] * y
+        return parts.scale[component] * y
     L = scale_tril(parts)
-    return map_blocks(lambda y, k: einsum("nj,nij->ni", y, L[k]), (y, rows), block_rows(mixture.dim**2))
+    return map_blocks(lambda y, k: einsum("nj,nij->ni", y, L[k]), (y, component), block_rows(mixture.dim**2))
 
 
-def _pulled(mixture: Mixture, g: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+def _times_transposed_factor(
+    mixture: Mixture, g: Float[Array, "N D"], component: Int[Array, " N"]
+) -> Float[Array, "N D"]:
     """L^T g."""
     parts = mixture.components
     if isinstance(parts, DiagonalGaussians):
-        return parts.scale[rows] * g
+        return parts.scale[component] * g
     L = scale_tril(parts)
-    return map_blocks(lambda g, k: einsum("nj,nji->ni", g, L[k]), (g, rows), block_rows(mixture.dim**2))
+    return map_blocks(lambda g, k: einsum("nj,nji->ni", g, L[k]), (g, component), block_rows(mixture.dim**2))
 
 
-# For targets outside JAX, which are evaluated between two of these.
-_first, _once = quick_jit()(_begun), quick_jit()(_advanced)
+# For targets outside JAX, which are evaluated between two calls.
+_compiled_initial_state, _compiled_advance = quick_jit()(_initial_state), quick_jit()(_advance)

@@ -1,24 +1,30 @@
-"""Samples of a mixture with the target's log density at each."""
+"""Samples of a mixture with the log densities of mixture and target at each."""
 
 import dataclasses
 
 import numpy as np
 from jaxtyping import Float
 
+from natmix.estimate import rounding_error
+
+_FLOAT64 = np.dtype(np.float64)
+
 
 @dataclasses.dataclass(frozen=True)
-class Draws:
-    """Samples of q, log p~ and log q there, all in float64.
+class EvaluatedDraws:
+    """Samples of q with log p~ and log q, all stored in float64.
 
     Attributes:
         x: the samples.
-        log_target: -inf where the density is zero; NaN and +inf as they came.
+        log_target: log p~; -inf where the density is zero, NaN and +inf as the target returned them.
         log_mixture: log q.
+        dtype: the float type in which the log densities were computed.
     """
 
     x: Float[np.ndarray, "N D"]
     log_target: Float[np.ndarray, " N"]
     log_mixture: Float[np.ndarray, " N"]
+    dtype: np.dtype = _FLOAT64
 
     def __len__(self) -> int:
         return len(self.log_target)
@@ -28,7 +34,16 @@ class Draws:
         """Log importance weights, log p~ - log q."""
         return self.log_target - self.log_mixture
 
-    def joined(self, other: "Draws") -> "Draws":
-        """Both, one after the other."""
-        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return Draws(*(np.concatenate(pair) for pair in pairs))
+    @property
+    def resolution(self) -> float:
+        """The rounding error of a log importance weight: no standard error of their mean is below it."""
+        return rounding_error(self.dtype, self.log_target, self.log_mixture)
+
+    def joined(self, other: "EvaluatedDraws") -> "EvaluatedDraws":
+        """These draws followed by the others."""
+        return EvaluatedDraws(
+            np.concatenate([self.x, other.x]),
+            np.concatenate([self.log_target, other.log_target]),
+            np.concatenate([self.log_mixture, other.log_mixture]),
+            min(self.dtype, other.dtype, key=lambda t: t.itemsize),
+        )

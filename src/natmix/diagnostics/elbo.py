@@ -1,4 +1,4 @@
-"""The ELBO of a finished mixture, from fresh samples."""
+"""The ELBO of a fitted mixture, from fresh samples."""
 
 import dataclasses
 
@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.estimate import Estimate
 from natmix.kernels.compilation import quick_jit
 from natmix.mixture import Mixture
-from natmix.random_keys import several
+from natmix.random_keys import split_keys
 from natmix.targets import AbstractTarget
 
 
@@ -20,12 +20,13 @@ class Elbo:
     """The evidence lower bound (Eq. 1), from fresh samples of the mixture.
 
     Attributes:
-        value: -inf if a sample hit a density of zero, for then it is.
-        standard_error: of ``value``, or of ``where_positive`` if ``value`` is -inf.
+        value: -inf if the target's density is zero at a sample.
+        standard_error: of ``value``, or of ``where_positive`` if ``value`` is -inf; at least the rounding
+            error of the log densities.
         where_positive: the mean of log p~ - log q over the samples with a positive density.
-        zero_share: share of samples with log density -inf.
-        invalid_share: share of samples with log density NaN or +inf; they are left out.
-        samples: how many samples were evaluated. If that was broken off everything else is NaN.
+        zero_share: the share of samples with log density -inf.
+        invalid_share: the share of samples with log density NaN or +inf, which are left out.
+        samples: the number of samples evaluated. All other fields are NaN if the evaluation was interrupted.
     """
 
     value: float
@@ -53,7 +54,7 @@ class Elbo:
 
 
 def no_elbo(samples: int) -> Elbo:
-    """One that was broken off after so many evaluations."""
+    """An ELBO whose evaluation was interrupted after so many samples."""
     nan = float("nan")
     return Elbo(nan, nan, nan, nan, nan, samples)
 
@@ -61,16 +62,17 @@ def no_elbo(samples: int) -> Elbo:
 NO_ELBO = no_elbo(0)
 
 
-def evaluated_draws(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> Draws:
-    """Fresh samples of the mixture, with both log densities."""
-    key_x, key_target = several(key, 2)
-    x = mixture.sample(key_x, samples)
-    log_p = np.asarray(_log_density(target, key_target, x), dtype=float)
-    return Draws(np.asarray(x, dtype=float), log_p, np.asarray(mixture.log_prob(x), dtype=float))
+def evaluated_draws(mixture: Mixture, target: AbstractTarget, key: PRNGKey, samples: int) -> EvaluatedDraws:
+    """Fresh samples of the mixture with the log densities of mixture and target."""
+    key_x, key_target = split_keys(key, 2)
+    x = mixture.sample(samples, key=key_x)
+    log_p = np.asarray(target_log_density(target, key_target, x), dtype=float)
+    log_q = np.asarray(mixture.log_prob(x), dtype=float)
+    return EvaluatedDraws(np.asarray(x, dtype=float), log_p, log_q, np.dtype(mixture.dtype))
 
 
-def elbo_of(draws: Draws) -> Elbo:
-    """E[log p~ - log q] (Eq. 1), without hiding zeros or invalid values."""
+def elbo_of(draws: EvaluatedDraws) -> Elbo:
+    """E[log p~ - log q] (Eq. 1); samples of zero or invalid density are reported, not hidden."""
     if len(draws) == 0:
         return NO_ELBO
     zero = draws.log_target == -np.inf
@@ -78,6 +80,7 @@ def elbo_of(draws: Draws) -> Elbo:
     good = draws.log_ratio[~zero & ~invalid]
     positive = float(good.mean()) if good.size else float("nan")
     error = float(good.std(ddof=1) / np.sqrt(good.size)) if good.size > 1 else float("inf")
+    error = max(error, draws.resolution)
     value = -np.inf if zero.any() else positive
     return Elbo(value, error, positive, float(zero.mean()), float(invalid.mean()), len(draws))
 
@@ -87,7 +90,8 @@ def estimate_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey, sample
     return elbo_of(evaluated_draws(mixture, target, key, samples)) if samples else NO_ELBO
 
 
-def _log_density(target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+def target_log_density(target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
+    """Log p~ at the points ``x``."""
     if target.inside_jax:
         return _compiled(target, key, x)
     return target.evaluate(key, x, x.shape[0], needs_gradient=False).log_density

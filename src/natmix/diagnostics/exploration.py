@@ -1,10 +1,9 @@
-"""Look for mass next to the mixture that its own samples cannot show: let chains walk away from them.
+"""Search for mass next to the mixture that its own samples cannot show, by Markov chains that start there.
 
-Samples of the mixture, drawn again by their importance weights, are samples of the target wherever the
-mixture has some. Chains that leave the target invariant (`_chains`) leave the distribution of log p - log q
-as it is, if the mixture covers the target. Where it does not, as in the neck of a funnel or in a tail, they
-come to places with far larger log p - log q than before. What is beyond a barrier they do not reach: see
-`_missed`.
+Samples of the mixture, resampled by their importance weights, are samples of the target wherever the mixture
+has any. Chains that leave the target invariant (`chains`) then leave the distribution of log p - log q
+unchanged, if the mixture covers the target. Where it does not, as in the neck of a funnel or in a tail, they
+reach places with far larger log p - log q than before. They do not cross barriers: see `mode_search`.
 """
 
 from typing import NamedTuple
@@ -15,147 +14,148 @@ import scipy
 from jaxtyping import Float, Int
 
 from natmix.array_types import PRNGKey
-from natmix.diagnostics.chains import LEAPS, walk
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.chains import LEAPFROG_STEPS, run_chains
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.psis import pareto_smooth
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
-STEPS = 40
-"""Of each chain, of `LEAPS` evaluations each; without gradients so many times as many, of one evaluation. The
-second half counts."""
-BRIEF_STEPS = 10
-"""Of chains that nobody asked for: at an equal number of evaluations many short ones come by more necks than
-few long ones, though none gets far into them."""
-POOL = 10
-"""Samples of the mixture evaluated for each chain, to choose its start from: the more, the less does one
-large weight decide where the chains begin."""
-ENDS_MASS, ENDS_CHAINS = 0.05, 0.25
-"""Share of all mass with the lowest log p~, or the highest, and of the chains that start there: what a
-mixture lacks is mostly next to its tails or to a narrow place of high density. More chains there make the
-estimate sharper and leave its mean as it is, as each counts by the mass that it stands for."""
-LACK = np.log(100)
-"""Nats by which the mixture's log density must be too low for a place to count as lacking: samples of the
-mixture find it at most a hundredth as often as they should. With a tenth the tails of Student's t, of which
-the mixture's samples know, give as much noise as the neck of the centred eight schools gives signal."""
-DRIFT_ERRORS = 2.0
-"""Mass counts as uncovered if the chains find more of it than the mixture's samples do by this many standard
-errors (five independent chains, if they find equally much), and by one of the shares that follow."""
-DRIFT_SHARE, BRIEF_DRIFT_SHARE = 0.007, 0.0045
-"""Of all mass, for chains of `STEPS` and of up to `BRIEF_STEPS`. Measured between the tails of mixtures of
-Student's t in sound fits (0.3% and 0.2%) and the neck of the centred eight schools (1.1% and 0.65%)."""
-LACKING_SHARE, KNOWN_WITHIN = 0.01, 0.25
-"""Or if the chains find so much of it, by as many errors, and the mixture's samples know it only to within
-this share: by fewer than 16 samples, which are too few to correct by."""
+CHAIN_STEPS = 40
+"""Steps of each chain, of `LEAPFROG_STEPS` evaluations each; without gradients so many times as many, of one
+evaluation. The first half is warm-up."""
+SHORT_CHAIN_STEPS = 10
+"""Steps of the chains of a default diagnosis: for the same number of evaluations many short chains reach
+more necks than few long ones, though none gets far into them."""
+SAMPLES_PER_CHAIN = 10
+"""Samples of the mixture evaluated for each chain, to choose its start from: the more, the less a single
+large weight decides where the chains start."""
+TAIL_MASS, TAIL_CHAINS = 0.05, 0.25
+"""The share of the total mass with the lowest log p~, or the highest, and the share of the chains that start
+there: uncovered mass is mostly next to the mixture's tails or to a narrow region of high density. More chains
+there reduce the variance of the estimate without bias, as each counts by the mass that it represents."""
+UNCOVERED_LOG_RATIO = np.log(100)
+"""A point counts as not covered if the mixture's log density is too low by so many nats: its samples are
+there at most a hundredth as often as they should be. With a tenth the tails of Student's t, which the
+mixture's samples reach, give as much noise as the neck of the centred eight schools gives signal."""
+EXCESS_ERRORS = 2.0
+"""Uncovered mass is significant if the chains find more of it than the mixture's samples do by this many
+standard errors (five independent chains, if they find equally much), and by one of the shares that follow."""
+EXCESS_SHARE, SHORT_EXCESS_SHARE = 0.007, 0.0045
+"""Shares of the total mass, for chains of `CHAIN_STEPS` and of up to `SHORT_CHAIN_STEPS`. They lie between
+the measured tails of mixtures of Student's t in good fits (0.3% and 0.2%) and the neck of the centred eight
+schools (1.1% and 0.65%)."""
+UNCOVERED_SHARE, KNOWN_WITHIN = 0.01, 0.25
+"""It is also significant if the chains find so much of it, by as many errors, and the relative error of the
+samples' own estimate is above this share: fewer than 16 samples, too few to correct by."""
 
 
 class Exploration(NamedTuple):
-    """What chains found.
+    """What Markov chains from the mixture's samples found.
 
     Attributes:
-        lacking: share of all mass where the mixture has less than a hundredth of the target's density, by the
-            chains: a lower bound, as they are short.
-        known: the same by the mixture's samples and their importance weights.
-        drift: their difference.
-        position: one of the places the chains have found lacking; None if there is none.
-        chains: how many.
-        steps: of each.
-        accepted: share of their steps.
+        uncovered: the share of the total mass where the mixture's density is less than a hundredth of the
+            target's, by the chains: a lower bound, as they are short.
+        uncovered_by_samples: the same by the mixture's samples and their importance weights.
+        excess: the difference of the two.
+        position: a point that the chains found not covered; None if there is none.
+        chains: the number of chains.
+        steps: of each chain.
+        acceptance_rate: of the steps.
         evaluations: of the target (values, or values and gradients).
     """
 
-    lacking: Estimate
-    known: Estimate
-    drift: Estimate
+    uncovered: Estimate
+    uncovered_by_samples: Estimate
+    excess: Estimate
     position: Float[np.ndarray, " D"] | None
     chains: int
     steps: int
-    accepted: float
+    acceptance_rate: float
     evaluations: int
 
     @property
-    def uncovered(self) -> bool:
+    def significant(self) -> bool:
         """Whether the target has mass that the mixture does not cover."""
-        share = BRIEF_DRIFT_SHARE if self.steps <= BRIEF_STEPS else DRIFT_SHARE
-        more = self.drift.value > max(share, DRIFT_ERRORS * self.drift.standard_error)
-        much = self.lacking.value > max(LACKING_SHARE, DRIFT_ERRORS * self.lacking.standard_error)
-        vague = self.known.standard_error > KNOWN_WITHIN * self.lacking.value
+        share = SHORT_EXCESS_SHARE if self.steps <= SHORT_CHAIN_STEPS else EXCESS_SHARE
+        more = self.excess.value > max(share, EXCESS_ERRORS * self.excess.standard_error)
+        much = self.uncovered.value > max(UNCOVERED_SHARE, EXCESS_ERRORS * self.uncovered.standard_error)
+        vague = self.uncovered_by_samples.standard_error > KNOWN_WITHIN * self.uncovered.value
         return more or (much and vague)
 
 
 def explore(
     mixture: Mixture,
     target: AbstractTarget,
-    draws: Draws,
+    draws: EvaluatedDraws,
     key: PRNGKey,
     chains: int,
-    steps: int = STEPS,
+    steps: int = CHAIN_STEPS,
 ) -> Exploration:
-    """Start ``chains`` from samples of the mixture, drawn again by their importance weights."""
+    """Run ``chains`` from samples of the mixture, resampled by their importance weights."""
     size = len(draws)
-    for i in range(_batches(chains, size)):  # of a size for which everything is compiled
+    for i in range(_batches(chains, size)):  # of the size for which everything is compiled
         draws = draws.joined(evaluated_draws(mixture, target, jax.random.fold_in(key, i), size))
     usable = np.isfinite(draws.log_target)
     x, log_w = draws.x[usable], pareto_smooth(draws.log_ratio[usable]).log_weights
     log_z = scipy.special.logsumexp(log_w) - np.log(len(draws))
     weights = np.exp(log_w - scipy.special.logsumexp(log_w))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    start, share = _starts(draws.log_target[usable], weights, chains, rng)
+    start, mass = _starting_points(draws.log_target[usable], weights, chains, rng)
     gradients = target.has_gradient
-    times = steps if gradients else steps * LEAPS
-    walked = walk(mixture, target, x[start], times, key, gradients=gradients)
-    before = draws.log_ratio[usable] - log_z > LACK
-    outside = walked.log_ratio - log_z > LACK
-    after = np.mean(outside[times // 2 :], axis=0)
-    lost = np.flatnonzero(outside[-1])
-    lost = lost[np.argsort(walked.log_ratio[-1, lost])]
+    times = steps if gradients else steps * LEAPFROG_STEPS
+    record = run_chains(mixture, target, x[start], times, key, gradients=gradients)
+    before = draws.log_ratio[usable] - log_z > UNCOVERED_LOG_RATIO
+    uncovered = record.log_ratio - log_z > UNCOVERED_LOG_RATIO
+    after = np.mean(uncovered[times // 2 :], axis=0)
+    last = np.flatnonzero(uncovered[-1])
+    last = last[np.argsort(record.log_ratio[-1, last])]
     return Exploration(
-        _weighted(after, share, start),
-        _weighted(before.astype(float), weights, np.arange(len(x))),
-        _weighted(after - before[start], share, start),
-        walked.x[lost[len(lost) // 2]] if lost.size else None,
+        _weighted_mean(after, mass, start),
+        _weighted_mean(before.astype(float), weights, np.arange(len(x))),
+        _weighted_mean(after - before[start], mass, start),
+        record.x[last[len(last) // 2]] if last.size else None,
         chains,
         steps,
-        walked.accepted,
+        record.acceptance_rate,
         chain_evaluations(chains, steps, size),
     )
 
 
 def chain_evaluations(chains: int, steps: int, samples: int) -> int:
-    """Of the target, by so many chains, if so many samples of the mixture are known."""
-    return chains * (1 + steps * LEAPS) + _batches(chains, samples) * samples
+    """Evaluations of the target by so many chains, with so many evaluated samples of the mixture given."""
+    return chains * (1 + steps * LEAPFROG_STEPS) + _batches(chains, samples) * samples
 
 
 def _batches(chains: int, samples: int) -> int:
-    return -(-max(POOL * chains - samples, 0) // samples)
+    return -(-max(SAMPLES_PER_CHAIN * chains - samples, 0) // samples)
 
 
-def _starts(
+def _starting_points(
     log_p: Float[np.ndarray, " M"], weights: Float[np.ndarray, " M"], n: int, rng: np.random.Generator
 ) -> tuple[Int[np.ndarray, " N"], Float[np.ndarray, " N"]]:
-    """Samples to start from, sorted, and the share of all mass that each stands for."""
+    """Samples to start from, sorted, and the share of the total mass that each represents."""
     order = np.argsort(log_p, kind="stable")
-    mass = np.cumsum(weights[order])
-    ends = round(n * ENDS_CHAINS)
+    cumulative = np.cumsum(weights[order])
+    tail = round(n * TAIL_CHAINS)
     chosen, share = [], []
     for low, high, count in (
-        (0.0, ENDS_MASS, ends),
-        (ENDS_MASS, 1 - ENDS_MASS, n - 2 * ends),
-        (1 - ENDS_MASS, 1.0, ends),
+        (0.0, TAIL_MASS, tail),
+        (TAIL_MASS, 1 - TAIL_MASS, n - 2 * tail),
+        (1 - TAIL_MASS, 1.0, tail),
     ):
-        places = low + (high - low) * (np.arange(count) + rng.uniform()) / count
-        chosen.append(order[np.minimum(np.searchsorted(mass, places), len(order) - 1)])
+        quantiles = low + (high - low) * (np.arange(count) + rng.uniform()) / count
+        chosen.append(order[np.minimum(np.searchsorted(cumulative, quantiles), len(order) - 1)])
         share.append(np.full(count, (high - low) / count))
     start = np.concatenate(chosen)
     rank = np.argsort(start, kind="stable")
     return start[rank], np.concatenate(share)[rank]
 
 
-def _weighted(
+def _weighted_mean(
     f: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"], of: Int[np.ndarray, " N"]
 ) -> Estimate:
-    """A weighted mean; what belongs to one sample is not independent of each other."""
+    """A weighted mean; values of the same sample ``of`` are not independent."""
     mean = float(weights @ f)
     return Estimate(mean, float(np.sqrt(np.sum(np.bincount(of, weights * (f - mean)) ** 2))))

@@ -1,4 +1,4 @@
-"""Which components belong to one mode, and whether a mode has the weight it should have."""
+"""Which components form one mode, and whether each mode has the weight it should have."""
 
 from typing import NamedTuple
 
@@ -6,23 +6,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from natmix.estimate import Estimate
 from natmix.mixture import Mixture
 
-_MOST, _FEWEST = 128, 16
-"""Components looked at in pairs: the heaviest; others join the mode most responsible for their mean."""
-_MULTIPLICATIONS = 2e10
-"""What the densities between all pairs may cost, about: fewer are looked at where they are dear."""
+_MAX_COMPARED, _MIN_COMPARED = 128, 16
+"""Only so many components, the heaviest, are compared in pairs; others join the mode most responsible for
+their mean."""
+_MAX_MULTIPLICATIONS = 2e10
+"""About what the densities between all pairs may cost: fewer components are compared where they are
+expensive."""
 _BETWEEN = np.linspace(0, 1, 9)[1:-1]
+"""Points on the line between two means."""
 _DIP = np.log(2)
-"""Two components are one mode unless the density between them falls below half of the lower end."""
+"""Two components are one mode unless the density between them falls below half of that at the lower mean."""
 
 
 class Mode(NamedTuple):
-    """A group of components with no valley between them.
+    """A group of components without a dip in density between them.
 
     Attributes:
         mean: of the group.
-        components: how many.
+        components: the number of components.
         share: of the mixture's weight.
         corrected_share: the same by importance sampling.
         standard_error: of ``corrected_share``.
@@ -34,13 +38,18 @@ class Mode(NamedTuple):
     corrected_share: float
     standard_error: float
 
+    @property
+    def corrected(self) -> Estimate:
+        """The corrected share with its error."""
+        return Estimate(self.corrected_share, self.standard_error)
 
-def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
-    """The number of the mode of every component, the heaviest mode first."""
+
+def mode_labels(mixture: Mixture) -> Int[np.ndarray, " K"]:
+    """The mode of every component, numbered from the heaviest mode on."""
     weights = np.asarray(mixture.weights, float)
-    heavy = np.argsort(-weights, kind="stable")[: _looked_at(mixture)]
+    heavy = np.argsort(-weights, kind="stable")[: _number_compared(mixture)]
     means = np.asarray(mixture.means)[heavy]
-    label = _climbed(np.asarray(mixture.log_prob(means), float), _passes(mixture, means))
+    label = _highest_of_mode(np.asarray(mixture.log_prob(means), float), _passes(mixture, means))
     labels = np.empty(len(weights), int)
     labels[heavy] = label
     light = np.setdiff1d(np.arange(len(weights)), heavy)
@@ -54,29 +63,31 @@ def group(mixture: Mixture) -> Int[np.ndarray, " K"]:
     return rank[numbered]
 
 
-def _looked_at(mixture: Mixture) -> int:
+def _number_compared(mixture: Mixture) -> int:
     one = mixture.num_components * mixture.dim ** (1 if mixture.is_diagonal else 2)
-    affordable = int(np.sqrt(2 * _MULTIPLICATIONS / (len(_BETWEEN) * one)))
-    return int(np.clip(affordable, _FEWEST, _MOST))
+    affordable = int(np.sqrt(2 * _MAX_MULTIPLICATIONS / (len(_BETWEEN) * one)))
+    return int(np.clip(affordable, _MIN_COMPARED, _MAX_COMPARED))
 
 
 def _passes(mixture: Mixture, means: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K K"]:
-    """The lowest log density on the best way between two means: straight, or over other means."""
+    """The lowest log density on the best path between two means: straight, or over other means."""
     K = len(means)
     first, second = np.triu_indices(K, 1)
     passes = np.full((K, K), -np.inf)
     if first.size:
         steps = _BETWEEN[:, None, None]
-        path = (1 - steps) * means[first] + steps * means[second]
-        heights = np.asarray(mixture.log_prob(path.reshape(-1, mixture.dim)), float)
+        points = (1 - steps) * means[first] + steps * means[second]
+        heights = np.asarray(mixture.log_prob(points.reshape(-1, mixture.dim)), float)
         passes[first, second] = passes[second, first] = heights.reshape(len(_BETWEEN), -1).min(axis=0)
     for k in range(K):
         passes = np.maximum(passes, np.minimum(passes[:, k, None], passes[None, k]))
     return passes
 
 
-def _climbed(heights: Float[np.ndarray, " K"], passes: Float[np.ndarray, "K K"]) -> Int[np.ndarray, " K"]:
-    """For every component the highest one of its mode."""
+def _highest_of_mode(
+    heights: Float[np.ndarray, " K"], passes: Float[np.ndarray, "K K"]
+) -> Int[np.ndarray, " K"]:
+    """For every component, that of highest density in its mode."""
     label = np.empty(len(heights), int)
     peaks: list[int] = []
     for k in np.argsort(-heights, kind="stable"):
@@ -91,15 +102,15 @@ def _climbed(heights: Float[np.ndarray, " K"], passes: Float[np.ndarray, "K K"])
 def modes(
     mixture: Mixture, x: Float[np.ndarray, "N D"], weights: Float[np.ndarray, " N"]
 ) -> tuple[Mode, ...]:
-    """The mixture's modes, with their shares by samples of the mixture and their importance weights."""
-    labels = group(mixture)
+    """The mixture's modes, with shares corrected by importance-weighted samples of the mixture."""
+    labels = mode_labels(mixture)
     components = np.asarray(mixture.weights, float)
     responsible = np.asarray(mixture.responsibilities(jnp.asarray(x, mixture.dtype)), float)
-    members = np.stack([labels == m for m in range(labels.max() + 1)])
-    shares = members @ components
+    in_mode = np.stack([labels == m for m in range(labels.max() + 1)])
+    shares = in_mode @ components
     shares = shares / shares.sum()
-    inside = responsible @ members.T
-    # The mixture's shares are known: only the mean weight within a mode has to be estimated.
+    inside = responsible @ in_mode.T
+    # The mixture's shares are exact: only the mean weight within a mode is estimated.
     counted = np.maximum(inside.sum(axis=0), np.finfo(float).tiny)
     mean_weight = weights @ inside / counted
     spread = np.sqrt(np.sum((inside * (weights[:, None] - mean_weight)) ** 2, axis=0)) / counted
@@ -109,8 +120,8 @@ def modes(
     by_own = (shares * (1 - corrected) * spread) ** 2
     by_others = corrected**2 * (np.sum((shares * spread) ** 2) - (shares * spread) ** 2)
     errors = np.sqrt(by_own + by_others) / total
-    means = (members * components) @ np.asarray(mixture.means, float) / (members @ components)[:, None]
+    means = (in_mode * components) @ np.asarray(mixture.means, float) / (in_mode @ components)[:, None]
     return tuple(
-        Mode(means[m], int(members[m].sum()), float(shares[m]), float(corrected[m]), float(errors[m]))
+        Mode(means[m], int(in_mode[m].sum()), float(shares[m]), float(corrected[m]), float(errors[m]))
         for m in range(len(shares))
     )

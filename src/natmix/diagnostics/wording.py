@@ -3,79 +3,96 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from natmix.diagnostics.mode_search import REACH
 from natmix.diagnostics.modes import Mode
-from natmix.diagnostics.nats import nats
+from natmix.estimate import Estimate, counted
 
 if TYPE_CHECKING:
     from natmix.diagnostics.diagnosis import Diagnosis
 
-BUMP = 0.01
-"""Share below which a mode is called a bump: such come and go with the seed."""
+MINOR_SHARE = 0.01
+"""The share below which a mode counts as minor: such modes come and go with the seed."""
+_MAX_MODES = 8
 
-_VERDICTS = {
-    "trust": "TRUST IT: the mixture may stand for the target",
+_HEADLINES = {
+    "trust": "TRUST IT: the mixture is a good approximation of the target, safe to use",
     "proposal": "USE IT AS A PROPOSAL: draw with result.resample(), which corrects by importance weights",
-    "distrust": "DO NOT TRUST IT",
+    "distrust": "DO NOT TRUST IT: the mixture is not a good approximation of the target, or cannot be judged",
 }
 
 
-def words(d: "Diagnosis") -> list[str]:
-    """Some lines: the verdict, why, and the numbers behind it."""
-    unsearched = d.hunt is None and d.verdict != "distrust"
-    headline = _VERDICTS[d.verdict] + ("; not searched for other modes." if unsearched else ".")
+def verdict_lines(d: "Diagnosis") -> list[str]:
+    """The verdict, its reasons, and the numbers behind it."""
+    unsearched = d.mode_search is None and d.verdict != "distrust"
+    headline = _HEADLINES[d.verdict] + ("; other modes were not searched for." if unsearched else ".")
     lines = [headline, *(f"  {reason}" for reason in d.reasons)]
     lines += [
-        f"  k-hat        {d.k_hat:.2f} (reliable up to {d.k_limit:.2f}); {d.effective_samples:,.0f} of "
-        f"{d.samples:,} samples effective",
-        f"  log Z        {d.log_evidence} by importance sampling; ELBO {d.elbo}, KL {nats(d.gap)}",
+        f"  k-hat        {d.k_hat:.2f} (reliable up to {d.k_limit:.2f}); effective sample size "
+        f"{d.effective_samples:,.0f} of {d.samples:,}",
+        f"  log Z        {d.log_evidence} by importance sampling; ELBO {d.elbo}, KL {kl_text(d.gap)}",
     ]
     if len(d.modes) > 1:
-        lines += _shares(d.modes)
-    if d.hunt is not None:
-        lines.append(
-            f"  search       {_climbs(d.hunt.starts)}, from up to {max(REACH):.0f} widths of the start "
-            f"region away, found {_modes(d.hunt.found)}, {len(d.hunt.missed)} of them missed "
-            f"({d.hunt.evaluations:,} evaluations)"
-        )
-    elif d.unsearched:
-        lines.append(f"  search       none: {d.unsearched}")
-    if d.exploration is not None:
-        e = d.exploration
-        lines.append(
-            f"  chains       {e.chains} chains found {e.lacking.value:.1%} of all mass lacking in the "
-            f"mixture, its samples {e.known.value:.1%} ({e.evaluations:,} evaluations)"
-        )
-    elif d.unexplored:
-        lines.append(f"  chains       none: {d.unexplored}")
-    if d.hunt is None or d.exploration is None:
-        lines += _unseen(search=d.hunt is None, explore=d.exploration is None)
-    return lines
+        lines += _mode_lines(d.modes)
+    return [*lines, *_search_lines(d), *_chain_lines(d), *_unseen_lines(d)]
 
 
-def _shares(modes: Sequence[Mode]) -> list[str]:
-    """Modes with their shares, and how many are too light to be called one."""
-    large = [m for m in modes if max(m.share, m.corrected_share) >= BUMP]
-    bumps = len(modes) - len(large)
-    small = f", and {'a bump' if bumps == 1 else f'{bumps} bumps'} below {BUMP:.0%}" if bumps else ""
-    lines = [f"  modes        {len(large)}{small}, with the mixture's and the corrected shares:"]
-    shares = [f"    {m.share:7.2%}  {m.corrected_share:7.2%} ± {m.standard_error:.2%}" for m in modes[:8]]
-    return [*lines, *shares, *([f"    … and {len(modes) - 8} more"] if len(modes) > 8 else [])]
-
-
-def _unseen(*, search: bool, explore: bool) -> list[str]:
-    """What the numbers cannot show, and who looks for it."""
-    places = " or ".join(["a mode"] * search + ["a neck or a tail"] * explore)
-    asked = ", ".join(["search=32"] * search + ["explore=1000"] * explore)
+def _search_lines(d: "Diagnosis") -> list[str]:
+    search = d.mode_search
+    if search is None:
+        return [f"  mode search  none: {d.not_searched}"] if d.not_searched else []
+    missed = len(search.missed)
     return [
-        f"  {places.capitalize()} in which the mixture has no sample at all does not show in these numbers:",
-        f"  result.diagnose({asked}) looks for some.",
+        f"  mode search  {counted(search.runs, 'L-BFGS run')}, from up to {max(REACH):.0f} widths of the "
+        f"initial region away, found {counted(search.found, 'mode')}, {missed} of them missed "
+        f"({counted(search.evaluations, 'evaluation')})"
     ]
 
 
-def _climbs(n: int) -> str:
-    return "1 climb" if n == 1 else f"{n} climbs"
+def _chain_lines(d: "Diagnosis") -> list[str]:
+    e = d.exploration
+    if e is None:
+        return [f"  chains       none: {d.not_explored}"] if d.not_explored else []
+    return [
+        f"  chains       {counted(e.chains, 'Markov chain')} found {e.uncovered.value:.1%} of the total mass "
+        f"not covered by the mixture, its samples {e.uncovered_by_samples.value:.1%} "
+        f"({counted(e.evaluations, 'evaluation')})"
+    ]
 
 
-def _modes(n: int) -> str:
-    return "1 mode" if n == 1 else f"{n} modes"
+def _mode_lines(modes: Sequence[Mode]) -> list[str]:
+    """The modes with their shares, and how many are minor."""
+    major = [m for m in modes if max(m.share, m.corrected_share) >= MINOR_SHARE]
+    minor = len(modes) - len(major)
+    small = f", and {minor} minor below {MINOR_SHARE:.0%}" if minor else ""
+    lines = [f"  modes        {len(major)}{small}; shares of the mixture, and corrected:"]
+    shares = [f"    {m.share:7.2%}  {m.corrected.percent()}" for m in modes[:_MAX_MODES]]
+    more = len(modes) - _MAX_MODES
+    return [*lines, *shares, *([f"    … and {more} more"] if more > 0 else [])]
+
+
+def _unseen_lines(d: "Diagnosis") -> list[str]:
+    """What the numbers cannot show, and which search would."""
+    search, explore = d.mode_search is None, d.exploration is None
+    if not (search or explore):
+        return []
+    places = " or ".join(["a mode"] * search + ["a narrow neck or a tail"] * explore)
+    asked = ", ".join(["search=32"] * search + ["explore=1000"] * explore)
+    return [
+        f"  {places.capitalize()} where the mixture has no sample does not show in these numbers:",
+        f"  result.diagnose({asked}) searches for {'them' if search and explore else 'it'}.",
+    ]
+
+
+def kl_text(gap: Estimate) -> str:
+    """KL(q || p) in nats with its error; the divergence cannot be negative, only its estimate can."""
+    if gap.value + 2 * gap.standard_error < 1e-3:
+        return "below 0.001 nats"
+    return f"{gap} nats"
+
+
+def point_text(x: np.ndarray) -> str:
+    """The first coordinates of a point."""
+    shown = ", ".join(f"{v:.3g}" for v in x[:4])
+    return f"({shown}{', …' if len(x) > 4 else ''})"

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
 from natmix.engine.chunk_runner import ChunkResult, Runner, check_first
 from natmix.engine.convergence import Best, Convergence
@@ -232,7 +232,7 @@ class Job:
         elbo: Elbo,
         settings: dict[str, Any],
         elbo_seconds: float = 0.0,
-        draws: Draws | None = None,
+        draws: EvaluatedDraws | None = None,
     ) -> Result:
         names = self.chunks[0] if self.chunks else {}
         trajectory = {name: np.concatenate([c[name] for c in self.chunks]) for name in names}

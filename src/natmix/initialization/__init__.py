@@ -1,6 +1,5 @@
-"""Where a fit begins: a region that the user or the model names, or what climbs or points from there find."""
+"""Where a fit starts: an initial region, or a mixture found from there by Pathfinder or tempering."""
 
-from natmix.initialization.pathfinder import Path, belongs, best_of_path, different, pathfinder
-from natmix.initialization.starts import STARTS, Begun, begin
+from natmix.initialization.starts import STARTS, Initialization, initialise
 
-__all__ = ["STARTS", "Begun", "Path", "begin", "belongs", "best_of_path", "different", "pathfinder"]
+__all__ = ["STARTS", "Initialization", "initialise"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from natmix.initialization import STARTS, defaults
 from natmix.mixture import Mixture
-from natmix.mixture.negligible import usable_rows
+from natmix.mixture.negligible import usable_components
 from natmix.models import AbstractModel
 from natmix.modules.codenames import MODULES
 from natmix.random_keys import run_key as run_key
@@ -96,7 +96,7 @@ def starting_mixture(
     if components is not None:
         raise ValueError("Give either init_components or init_mixture, not both.")
     mixture = mixture.astype(dtype)
-    if not usable_rows(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
+    if not usable_components(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
         raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
     if not region.given:
         return mixture, None

@@ -1,4 +1,4 @@
-"""A few Gaussians for a cloud of points: expectation-maximisation, their number by Schwarz's criterion."""
+"""A Gaussian mixture for a set of points: expectation maximisation, the number of components by BIC."""
 
 from typing import NamedTuple
 
@@ -6,35 +6,35 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-_ROUNDS, _TRIES = 50, 3
+_MAX_ITERATIONS, _RESTARTS = 50, 3
 _RIDGE = 1e-3
-"""Of the cloud's variances, added to those of every Gaussian."""
+"""This share of the points' variances is added to those of every component."""
 
 
 class Clusters(NamedTuple):
-    """Weights, means and covariances."""
+    """Weights, means and covariances of a Gaussian mixture."""
 
     weights: Float[np.ndarray, " K"]
     means: Float[np.ndarray, "K D"]
     covariances: Float[np.ndarray, "K D D"]
 
 
-def clusters(x: Float[np.ndarray, "N D"], most: int, rng: np.random.Generator) -> Clusters:
-    """Of at most so many Gaussians, each with more points than dimensions."""
+def cluster(x: Float[np.ndarray, "N D"], max_components: int, rng: np.random.Generator) -> Clusters:
+    """Fit at most ``max_components`` Gaussians, each with more points than dimensions."""
     N, D = x.shape
     scale = np.maximum(x.std(axis=0), np.finfo(float).tiny)
     centre = x.mean(axis=0)
     y = (x - centre) / scale
-    best, lowest = _one(y), np.inf
-    for k in range(1, max(1, min(most, N // (2 * (D + 1)))) + 1):
-        tries = [_one(y)] if k == 1 else [_maximised(y, k, rng) for _ in range(_TRIES)]
-        for found in tries:
+    best, lowest_bic = _one(y), np.inf
+    for k in range(1, max(1, min(max_components, N // (2 * (D + 1)))) + 1):
+        candidates = [_one(y)] if k == 1 else [_expectation_maximisation(y, k, rng) for _ in range(_RESTARTS)]
+        for found in candidates:
             parameters = k * (1 + D + D * (D + 1) / 2) - 1
-            criterion = parameters * np.log(N) - 2 * float(
+            bic = parameters * np.log(N) - 2 * float(
                 np.sum(scipy.special.logsumexp(_log_joint(y, found), axis=1))
             )
-            if criterion < lowest:
-                best, lowest = found, criterion
+            if bic < lowest_bic:
+                best, lowest_bic = found, bic
     covariances = best.covariances * np.outer(scale, scale)
     return Clusters(best.weights, centre + best.means * scale, covariances)
 
@@ -44,30 +44,30 @@ def _one(y: Float[np.ndarray, "N D"]) -> Clusters:
     return Clusters(np.ones(1), y.mean(axis=0)[None], (y.T @ y / len(y) + _RIDGE * np.eye(D))[None])
 
 
-def _maximised(y: Float[np.ndarray, "N D"], k: int, rng: np.random.Generator) -> Clusters:
+def _expectation_maximisation(y: Float[np.ndarray, "N D"], k: int, rng: np.random.Generator) -> Clusters:
     N = len(y)
     means = y[rng.choice(N, 1)]
-    while len(means) < k:  # far from those there are, as k-means++
+    while len(means) < k:  # initialise as k-means++ does
         distance = np.min(np.sum((y[:, None] - means) ** 2, axis=2), axis=1)
         means = np.vstack([means, y[rng.choice(N, 1, p=distance / distance.sum())]])
     nearest = np.argmin(np.sum((y[:, None] - means) ** 2, axis=2), axis=1)
-    shares = np.eye(k)[nearest]
-    for _ in range(_ROUNDS):
-        found = _moments(y, shares)
+    responsibilities = np.eye(k)[nearest]
+    for _ in range(_MAX_ITERATIONS):
+        found = _moments(y, responsibilities)
         log_joint = _log_joint(y, found)
         new = np.exp(log_joint - scipy.special.logsumexp(log_joint, axis=1, keepdims=True))
-        if np.max(np.abs(new - shares)) < 1e-3:
+        if np.max(np.abs(new - responsibilities)) < 1e-3:
             break
-        shares = new
-    return _moments(y, shares)
+        responsibilities = new
+    return _moments(y, responsibilities)
 
 
-def _moments(y: Float[np.ndarray, "N D"], shares: Float[np.ndarray, "N K"]) -> Clusters:
+def _moments(y: Float[np.ndarray, "N D"], responsibilities: Float[np.ndarray, "N K"]) -> Clusters:
     D = y.shape[1]
-    counts = shares.sum(axis=0) + 1e-9
-    means = (shares.T @ y) / counts[:, None]
+    counts = responsibilities.sum(axis=0) + 1e-9
+    means = (responsibilities.T @ y) / counts[:, None]
     centred = y[:, None] - means
-    covariances = np.einsum("nk,nki,nkj->kij", shares, centred, centred, optimize=True)
+    covariances = np.einsum("nk,nki,nkj->kij", responsibilities, centred, centred, optimize=True)
     return Clusters(counts / counts.sum(), means, covariances / counts[:, None, None] + _RIDGE * np.eye(D))
 
 

@@ -21,7 +21,7 @@ from natmix.modules.hyperparameters import Option
 from natmix.modules.ng_estimators import More
 from natmix.modules.sample_selectors import FromMixture
 from natmix.targets import AbstractTarget
-from natmix.targets.detection import Found, without_gradient
+from natmix.targets.detection import DetectedTarget, without_gradient
 
 logger = logging.getLogger("natmix")
 
@@ -36,12 +36,16 @@ ADAPTATION: dict[str, Any] = {
 """How components come and go unless the user says otherwise.
 
 The paper's thresholds end at 50 nats: in few dimensions all of its additions then go to far tails.
-The two small ones refine what is known (benchmarks/additions.py measures both).
+The two small ones refine what is known (benchmarks/quality/additions.py measures both).
 """
 
 
 def resolve_algorithm(
-    algorithm: str | GMMVI | None, found: Found, dtype: Any, diagonal: bool, overrides: Mapping[str, Any]
+    algorithm: str | GMMVI | None,
+    found: DetectedTarget,
+    dtype: Any,
+    diagonal: bool,
+    overrides: Mapping[str, Any],
 ) -> tuple[GMMVI, AbstractTarget, list[str]]:
     """The algorithm, the target as it uses it, and a note for each choice made for the user."""
     notes = []

@@ -1,4 +1,4 @@
-"""A target for methods on the host: values, gradients and Hessians as float64, counted."""
+"""Evaluations of a target for methods on the host: values, gradients and Hessians in float64, counted."""
 
 import jax
 import jax.numpy as jnp
@@ -10,67 +10,68 @@ from natmix.kernels.compilation import quick_jit
 from natmix.targets import AbstractTarget
 
 
-class SpentError(Exception):
-    """No evaluation is left."""
+class BudgetSpentError(Exception):
+    """The budget of evaluations is spent."""
 
 
-class Values:
-    """Evaluates a target at points of the host.
+class TargetEvaluator:
+    """Evaluates a target at NumPy points, within a budget.
 
     Attributes:
-        evaluations: so far; a Hessian counts as one per dimension. Never more than ``most``.
+        evaluations: so far; a Hessian counts as one per dimension. Never more than ``max_evaluations``.
     """
 
     def __init__(
-        self, target: AbstractTarget, key: PRNGKey, dtype: jnp.dtype, most: int | None = None
+        self, target: AbstractTarget, key: PRNGKey, dtype: jnp.dtype, max_evaluations: int | None = None
     ) -> None:
-        self._target, self._key, self._dtype, self._most = target, key, dtype, most
+        self._target, self._key, self._dtype = target, key, dtype
+        self._max_evaluations = max_evaluations
         self.evaluations = 0
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Evaluations that may still be made."""
-        return float("inf") if self._most is None else self._most - self.evaluations
+        return float("inf") if self._max_evaluations is None else self._max_evaluations - self.evaluations
 
     def _spend(self, n: int) -> None:
-        if n > self.left:
-            raise SpentError
+        if n > self.remaining:
+            raise BudgetSpentError
         self.evaluations += n
 
-    def alone(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
+    def log_density(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
         """Log densities."""
-        return self._evaluated(x, needs_gradient=False)[0]
+        return self._evaluate(x, needs_gradient=False)[0]
 
     def with_gradient(
         self, x: Float[np.ndarray, "N D"]
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N D"]]:
         """Log densities and their gradients."""
-        value, gradient = self._evaluated(x, needs_gradient=True)
+        value, gradient = self._evaluate(x, needs_gradient=True)
         assert gradient is not None
         return value, gradient
 
     def hessian(self, x: Float[np.ndarray, " D"]) -> Float[np.ndarray, "D D"] | None:
-        """Of the log density; None for a target outside JAX."""
+        """The Hessian of the log density; None for a target outside JAX."""
         if not self._target.inside_jax:
             return None
         self._spend(len(x))
         return np.asarray(_hessian(self._target, self._key, jnp.asarray(x, self._dtype)), float)
 
-    def _evaluated(
+    def _evaluate(
         self, x: Float[np.ndarray, "N D"], needs_gradient: bool
     ) -> tuple[np.ndarray, np.ndarray | None]:
         n = len(x)
         self._spend(n)
         if self._target.inside_jax:
-            # Few different shapes, as each is a program of its own.
+            # Powers of two: every other shape would be compiled anew.
             padded = np.pad(x, ((0, (1 << (n - 1).bit_length()) - n), (0, 0)), mode="edge")
             points = jnp.asarray(padded, self._dtype)
             value, gradient = _compiled(self._target, self._key, points, jnp.asarray(n), needs_gradient)
         else:
             found = self._target.evaluate(self._key, jnp.asarray(x, self._dtype), n, needs_gradient)
             value, gradient = found.log_density, found.gradient
-        slope = None if gradient is None else np.asarray(gradient, float)[:n]
-        return np.asarray(value, float)[:n], slope
+        gradients = None if gradient is None else np.asarray(gradient, float)[:n]
+        return np.asarray(value, float)[:n], gradients
 
 
 @quick_jit()

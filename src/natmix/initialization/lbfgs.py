@@ -1,4 +1,4 @@
-"""Climb a log density from a point by L-BFGS, and keep the way."""
+"""Maximise a log density by L-BFGS, and keep the path."""
 
 import contextlib
 from typing import NamedTuple
@@ -6,59 +6,63 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from natmix.initialization.evaluator import SpentError, Values
+from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
 
-_MOST_STEPS = 300
-_WALL = 1e30
-"""Stands for a log density of -inf, NaN or +inf, which a line search has to turn away from."""
+_MAX_STEPS = 300
+_UNUSABLE = 1e30
+"""The objective where the log density is -inf, NaN or +inf: the line search turns away from it."""
 
 
-class Way(NamedTuple):
-    """The points a climb has passed, the highest last, with log densities and gradients.
+class LbfgsPath(NamedTuple):
+    """The iterates of an L-BFGS run, the last one highest.
 
-    ``ended`` is whether it came to its end, before the evaluations did.
+    Attributes:
+        x: the points.
+        gradient: of the log density.
+        log_density: at each point.
+        finished: whether the run finished before the budget of evaluations was spent.
     """
 
     x: Float[np.ndarray, "S D"]
     gradient: Float[np.ndarray, "S D"]
-    value: Float[np.ndarray, " S"]
-    ended: bool = True
+    log_density: Float[np.ndarray, " S"]
+    finished: bool = True
 
 
-def climb(values: Values, start: Float[np.ndarray, " D"]) -> Way:
-    """From ``start`` upwards; one point if there is no way up."""
+def lbfgs_run(evaluator: TargetEvaluator, start: Float[np.ndarray, " D"]) -> LbfgsPath:
+    """Run L-BFGS from ``start``; the path is one point if no step improves on it."""
     from scipy.optimize import minimize  # a dependency of JAX
 
     seen: list[tuple[np.ndarray, float, np.ndarray]] = []
-    way: list[int] = []
+    iterates: list[int] = []
 
-    def downhill(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = values.with_gradient(x[None])
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = evaluator.with_gradient(x[None])
         v, g = float(value[0]), gradient[0]
         seen.append((x.copy(), v, g))
         if not (np.isfinite(v) and np.all(np.isfinite(g))):
-            return _WALL, np.zeros_like(x)
+            return _UNUSABLE, np.zeros_like(x)
         return -v, -g
 
-    def passed(x: np.ndarray) -> None:
+    def record(x: np.ndarray) -> None:
         for i in range(len(seen) - 1, -1, -1):
             if np.array_equal(seen[i][0], x):
-                way.append(i)
+                iterates.append(i)
                 return
 
-    ended = False
-    with contextlib.suppress(SpentError):
+    finished = False
+    with contextlib.suppress(BudgetSpentError):
         minimize(
-            downhill,
+            objective,
             np.asarray(start, float),
             jac=True,
             method="L-BFGS-B",
-            callback=passed,
-            options={"maxiter": _MOST_STEPS, "maxcor": 10, "ftol": 1e-10, "gtol": 1e-6},
+            callback=record,
+            options={"maxiter": _MAX_STEPS, "maxcor": 10, "ftol": 1e-10, "gtol": 1e-6},
         )
-        ended = True
+        finished = True
     if not seen:
-        raise SpentError
-    usable = [i for i in (0, *way) if np.isfinite(seen[i][1]) and np.all(np.isfinite(seen[i][2]))]
+        raise BudgetSpentError
+    usable = [i for i in (0, *iterates) if np.isfinite(seen[i][1]) and np.all(np.isfinite(seen[i][2]))]
     x, value, gradient = zip(*(seen[i] for i in usable or [0]), strict=True)
-    return Way(np.stack(x), np.stack(gradient), np.array(value), ended)
+    return LbfgsPath(np.stack(x), np.stack(gradient), np.array(value), finished)

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 _CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1}
 """With simple loops this halves the seconds a program takes to compile, and it runs as fast
-(benchmarks/start_up.py). With other loops it would run several times slower."""
+(benchmarks/speed/start_up.py). With other loops it would run several times slower."""
 _SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
     ("xla_cpu_use_fusion_emitters", False),  # jax 0.10
     ("xla_cpu_opt_preset", "CPU_OPT_PRESET_FAST_COMPILE"),  # later ones

@@ -23,7 +23,7 @@ def single_threaded_blas() -> Iterator[None]:
 
     XLA gives the matrices of a batch to threads of its own. OpenBLAS's threads on top of them wait for each
     other in busy loops: on a machine that does something else too, decompositions of 100 x 100 took 250
-    times as long (benchmarks/blas_threads.py).
+    times as long (benchmarks/speed/blas_threads.py).
     """
     if jax.default_backend() != "cpu":
         yield

@@ -1,7 +1,10 @@
-"""Arguments of mixtures, checked."""
+"""Checks of the arguments of mixtures."""
 
+import functools
+import inspect
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,21 +12,49 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from numpy.typing import ArrayLike
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def key_by_keyword(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make a method say what to write if its key is given by position."""
+    most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(method).parameters.values())
+
+    @functools.wraps(method)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if len(args) > most or any(_is_key(a) for a in args):
+            name = method.__name__
+            first = "other, 1000" if name == "kl" else "10"
+            raise TypeError(
+                f"Mixture.{name} takes the number of samples by position and the key by keyword: "
+                f"{name}({first}, key=0)."
+            )
+        return method(*args, **kwargs)
+
+    return checked
+
+
+def _is_key(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return False
+    return jnp.issubdtype(dtype, jax.dtypes.prng_key) or (dtype == jnp.uint32 and np.shape(value) == (2,))
+
 
 def at_least_one(n: int) -> int:
-    """The number of samples of an estimate."""
+    """The number of samples of an estimate, checked."""
     if n < 1:
         raise ValueError(f"An estimate needs at least one sample, got n={n}.")
     return n
 
 
 def holds(condition: Bool[Array, ""]) -> bool:
-    """Whether a check passes; inside jit or vmap, where values are unknown, it does."""
+    """Whether a check passes; it does inside jit or vmap, where values are unknown."""
     return isinstance(condition, jax.core.Tracer) or bool(condition)
 
 
 def vector(value: ArrayLike, size: int, dtype: Any, name: str) -> Float[Array, " size"]:
-    """A finite vector; a number stands for as many equal ones."""
+    """A finite vector, from a vector or one number for all entries."""
     v = jnp.asarray(value, dtype)
     if v.shape not in ((), (size,)):
         raise ValueError(f"{name} must be a number or a vector of length {size}, got shape {v.shape}.")
@@ -33,7 +64,7 @@ def vector(value: ArrayLike, size: int, dtype: Any, name: str) -> Float[Array, "
 
 
 def normalise(weights: Float[Array, " K"]) -> Float[Array, " K"]:
-    """Logarithms of weights that sum to one."""
+    """The logarithms of normalised weights."""
     return jnp.log(weights) - jnp.log(jnp.sum(weights))
 
 
@@ -77,16 +108,16 @@ def check_parameters(
 
 
 def known_dims(dims: Any, D: int) -> np.ndarray:
-    """Dimensions counted from 0, of those named; negative ones count from the end."""
+    """Dimensions counted from 0; negative ones count from the end."""
     raw = list(dims) if np.ndim(dims) else [dims]
     try:
-        whole = [operator.index(d) for d in raw]
+        given = [operator.index(d) for d in raw]
     except TypeError:
         raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {raw}.") from None
-    bad = [d for d in whole if not -D <= d < D]
+    bad = [d for d in given if not -D <= d < D]
     if bad:
         raise ValueError(f"Dimensions are whole numbers from 0 to {D - 1}, got {bad[0]}.")
-    kept = np.array([d % D for d in whole], dtype=int)
+    kept = np.array([d % D for d in given], dtype=int)
     if kept.size == 0 or len(set(kept.tolist())) != kept.size:
-        raise ValueError(f"Name at least one dimension, each only once, got {whole}.")
+        raise ValueError(f"Name at least one dimension, each only once, got {given}.")
     return kept

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.mixture.mixture import Mixture
 
 
@@ -38,8 +38,8 @@ class FrozenMixture:
     def rvs(self, size: int | tuple[int, ...] = 1, random_state: Any = None) -> Float[np.ndarray, "... D"]:
         """Samples [*size, D]; one point [D] for a size of one, as SciPy's."""
         rng = np.random.default_rng(random_state)
-        shape = tuple(whole(n, "size") for n in (size if isinstance(size, (tuple, list)) else (size,)))
-        x = np.asarray(self.mixture.sample(int(rng.integers(2**31)), math.prod(shape)))
+        shape = tuple(as_int(n, "size") for n in (size if isinstance(size, (tuple, list)) else (size,)))
+        x = np.asarray(self.mixture.sample(math.prod(shape), key=int(rng.integers(2**31))))
         return x[0] if shape == (1,) else x.reshape(*shape, self.dim)
 
     def entropy(self) -> float:

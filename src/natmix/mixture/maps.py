@@ -1,4 +1,4 @@
-"""Mixtures made of mixtures in closed form: marginals, conditionals, affine maps, products."""
+"""Closed-form operations on mixtures: marginals, conditionals, affine maps, products."""
 
 from collections.abc import Mapping, Sequence
 
@@ -63,7 +63,7 @@ def affine(q: Mixture, matrix: ArrayLike, shift: ArrayLike = 0.0) -> Mixture:
     b = vector(shift, A.shape[0], q.dtype, "The shift")
     if not holds(jnp.all(jnp.isfinite(A))):
         raise ValueError("The matrix must be finite.")
-    rows = A / jnp.linalg.norm(A, axis=1, keepdims=True)  # the units of the rows are not its rank
+    rows = A / jnp.linalg.norm(A, axis=1, keepdims=True)  # so that the rank does not depend on units
     if not holds(jnp.linalg.matrix_rank(jnp.nan_to_num(rows)) == A.shape[0]):
         raise ValueError("The matrix must have full row rank, otherwise the image has no density.")
     mean = einsum("ij,kj->ki", A, q.means) + b

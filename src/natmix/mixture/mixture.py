@@ -1,4 +1,4 @@
-"""The Gaussian mixture: what a fit returns, useful by itself."""
+"""The Gaussian mixture: densities, samples, moments and closed-form operations."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,14 +12,14 @@ from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from natmix.array_types import KeyLike, PRNGKey
-from natmix.checks import whole
-from natmix.estimate import Estimate, mean_estimate
+from natmix.checks import as_int
+from natmix.estimate import Estimate, counted, mean_estimate, rounding_error
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
 from natmix.gaussians.algebra import component_std, gaussian_kl
 from natmix.kernels.compilation import quick_array_jit
 from natmix.kernels.linalg import einsum, symmetrise
-from natmix.mixture.checks import at_least_one, check_parameters, holds, normalise
-from natmix.random_keys import as_key, draw_rows
+from natmix.mixture.checks import at_least_one, check_parameters, holds, key_by_keyword, normalise
+from natmix.random_keys import as_key, draw_components
 
 if TYPE_CHECKING:
     import numpyro.distributions
@@ -32,7 +32,7 @@ class Mixture(eqx.Module):
     """q(x) = sum_o q(o) N(x; m_o, S_o), a JAX pytree.
 
     Build one with `Mixture.full`, `Mixture.diagonal`, `Mixture.from_sklearn` or `Mixture.load`.
-    A component with log weight -inf is absent: it takes part in nothing.
+    A component with log weight -inf is absent.
 
     Attributes:
         log_weights: log q(o).
@@ -44,7 +44,7 @@ class Mixture(eqx.Module):
 
     @property
     def exists(self) -> Bool[Array, " K"]:
-        """Which components there are."""
+        """Which components are present."""
         return self.log_weights > -jnp.inf
 
     # Construction -------------------------------------------------------------------------------
@@ -102,7 +102,10 @@ class Mixture(eqx.Module):
         kind = "diagonal" if self.is_diagonal else "full"
         if not hasattr(self.log_weights, "shape") or not hasattr(self.means, "shape"):
             return f"Mixture({kind}, without arrays)"  # after eqx.filter or a jax.tree.map
-        return f"Mixture({self.num_components} components, {self.dim} dimensions, {kind}, {self.dtype})"
+        return (
+            f"Mixture({counted(self.num_components, 'component')}, {counted(self.dim, 'dimension')}, {kind}, "
+            f"{self.dtype})"
+        )
 
     # Densities ----------------------------------------------------------------------------------
 
@@ -130,15 +133,17 @@ class Mixture(eqx.Module):
 
     # Sampling -----------------------------------------------------------------------------------
 
-    def sample(self, key: KeyLike, n: int = 1) -> Float[Array, "n D"]:
-        """``n`` independent samples; ``key`` is a JAX key or an integer seed."""
-        return self.sample_with_components(key, n)[0]
+    @key_by_keyword
+    def sample(self, n: int = 1, *, key: KeyLike = 0) -> Float[Array, "n D"]:
+        """``n`` independent samples [n, D]; ``key`` is a JAX key or an integer seed."""
+        return self.sample_with_components(n, key=key)[0]
 
+    @key_by_keyword
     def sample_with_components(
-        self, key: KeyLike, n: int = 1
+        self, n: int = 1, *, key: KeyLike = 0
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
-        """``n`` samples and the component each was drawn from."""
-        return _sample(self, as_key(key), whole(n, "The number of samples", 0))
+        """``n`` samples and the component that each was drawn from."""
+        return _sample(self, as_key(key), as_int(n, "The number of samples", 0))
 
     # Moments and information --------------------------------------------------------------------
 
@@ -158,28 +163,32 @@ class Mixture(eqx.Module):
         return jnp.sqrt(einsum("k,kd->d", self.weights, component_std(self.components) ** 2 + between))
 
     def quantile(self, p: ArrayLike) -> Float[Array, "*P D"]:
-        """Quantiles of every dimension by itself, for probabilities strictly between 0 and 1."""
+        """Marginal quantiles of every dimension, for probabilities strictly between 0 and 1."""
         p = jnp.asarray(p, self.dtype)
         if not holds(jnp.all((p > 0) & (p < 1))):
             raise ValueError("Probabilities must lie strictly between 0 and 1.")
         return _quantile(self, p.reshape(-1)).reshape(*p.shape, self.dim)
 
-    def entropy(self, key: KeyLike = 0, n: int = 10_000) -> Estimate:
+    @key_by_keyword
+    def entropy(self, n: int = 10_000, *, key: KeyLike = 0) -> Estimate:
         """H(q) = -E[log q]: exact for one component, otherwise from ``n`` samples."""
         q = self._present()
         if q.num_components == 1:
             return Estimate(float(q.components.entropy()[0]), 0.0)
-        return mean_estimate(-q.log_prob(q.sample(key, at_least_one(n))))
+        log_q = q.log_prob(q.sample(at_least_one(n), key=key))
+        return mean_estimate(-log_q, rounding_error(q.dtype, log_q))
 
-    def kl(self, other: "Mixture", key: KeyLike = 0, n: int = 10_000) -> Estimate:
+    @key_by_keyword
+    def kl(self, other: "Mixture", n: int = 10_000, *, key: KeyLike = 0) -> Estimate:
         """KL(self || other): exact between two Gaussians, otherwise from ``n`` samples of self."""
         if other.dim != self.dim:
             raise ValueError(f"Both mixtures must have the same dimension, got {self.dim} and {other.dim}.")
         p, q = self._present(), other._present()
         if p.num_components == 1 and q.num_components == 1:
             return Estimate(float(gaussian_kl(p.components, q.components)), 0.0)
-        x = p.sample(key, at_least_one(n))
-        return mean_estimate(p.log_prob(x) - q.log_prob(x))
+        x = p.sample(at_least_one(n), key=key)
+        log_p, log_q = p.log_prob(x), q.log_prob(x)
+        return mean_estimate(log_p - log_q, rounding_error(p.dtype, log_p, log_q))
 
     # New mixtures -------------------------------------------------------------------------------
 
@@ -235,13 +244,13 @@ class Mixture(eqx.Module):
         return cast
 
     def _present(self) -> "Mixture":
-        """Without the absent components; inside jit, where shapes cannot depend on values, as it is."""
+        """Without absent components; unchanged inside jit, where shapes cannot depend on values."""
         if isinstance(self.log_weights, jax.core.Tracer):
             return self
-        rows = np.flatnonzero(np.asarray(self.log_weights) != -np.inf)
-        if rows.size == self.num_components:
+        present = np.flatnonzero(np.asarray(self.log_weights) != -np.inf)
+        if present.size == self.num_components:
             return self
-        return Mixture(self.log_weights[rows], self.components.take(jnp.asarray(rows)))
+        return Mixture(self.log_weights[present], self.components.take(jnp.asarray(present)))
 
     # Files and other libraries ------------------------------------------------------------------
 
@@ -300,9 +309,9 @@ def _log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, " N"]:
 @quick_array_jit(static_argnums=(2,))
 def _sample(q: Mixture, key: PRNGKey, n: int) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
     key_o, key_x = jax.random.split(key)
-    rows = draw_rows(key_o, q.log_weights, n)
+    component = draw_components(key_o, q.log_weights, n)
     noise = jax.random.normal(key_x, (n, q.dim), q.dtype)
-    return q.components.colour_rows(noise, rows), rows
+    return q.components.colour_rows(noise, component), component
 
 
 @quick_array_jit()

@@ -1,4 +1,4 @@
-"""Mixtures without the components that do not matter."""
+"""Mixtures without components of negligible weight."""
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +8,13 @@ import scipy
 from natmix.mixture.mixture import Mixture
 
 NEGLIGIBLE_WEIGHT = 1e-6
-"""Components below are left out of the returned mixture: mostly newcomers that had no time."""
+"""Lighter components are left out of a fit's mixture: mostly new ones that had no time to gain weight."""
 
 
 def without_negligible(mixture: Mixture) -> tuple[Mixture, int]:
-    """The mixture of the components that matter, and how many do not."""
+    """The mixture without negligible components, and how many were left out."""
     log_weights = np.asarray(mixture.log_weights, dtype=np.float64)
-    keep = usable_rows(mixture) & (log_weights >= np.log(NEGLIGIBLE_WEIGHT))
+    keep = usable_components(mixture) & (log_weights >= np.log(NEGLIGIBLE_WEIGHT))
     kept = log_weights[keep]
     left_out = int(np.sum(log_weights > -np.inf)) - int(keep.sum())
     normalised = kept - scipy.special.logsumexp(kept)
@@ -22,8 +22,8 @@ def without_negligible(mixture: Mixture) -> tuple[Mixture, int]:
     return Mixture(jnp.asarray(normalised, mixture.dtype), components), left_out
 
 
-def usable_rows(mixture: Mixture) -> np.ndarray:
-    """Which components hold finite numbers only; absent ones are no trouble."""
+def usable_components(mixture: Mixture) -> np.ndarray:
+    """Which components are finite or absent."""
     log_weights = np.asarray(mixture.log_weights)
     finite = [
         np.isfinite(np.asarray(a)).reshape(len(log_weights), -1).all(1)

@@ -1,4 +1,4 @@
-"""The contract of a model."""
+"""The interface of a model."""
 
 import abc
 import itertools
@@ -13,38 +13,37 @@ from natmix.array_types import PRNGKey, Scalar
 
 Points = Float[Array, "N D"] | Float[np.ndarray, "N D"]
 
-WIDEST = 1e3
-"""Wider priors, in unconstrained coordinates, are not taken at their word."""
+MAX_SCALE = 1e3
+"""The initial region of a wider prior, in unconstrained coordinates, is cut to this scale."""
 
 
-class Start(NamedTuple):
-    """A region where the model expects its variables, in unconstrained coordinates."""
+class PriorRegion(NamedTuple):
+    """Where the prior has its mass: the default initial region, in unconstrained coordinates."""
 
     mean: Float[np.ndarray, " D"]
     scale: Float[np.ndarray, " D"]
 
 
-def around(draws: Float[np.ndarray, "N D"]) -> Start:
-    """The region of prior draws, in unconstrained coordinates."""
-    # Heavy tails have no standard deviation worth the name: quartiles do.
+def around(draws: Float[np.ndarray, "N D"]) -> PriorRegion:
+    """The region of prior draws, by quartiles: heavy tails have no useful standard deviation."""
     low, middle, high = np.quantile(np.where(np.isfinite(draws), draws, 0), [0.25, 0.5, 0.75], axis=0)
-    return Start(middle, np.clip((high - low) / 1.349, 1e-3, WIDEST))
+    return PriorRegion(middle, np.clip((high - low) / 1.349, 1e-3, MAX_SCALE))
 
 
 class AbstractModel(abc.ABC):
-    """A density over named variables, seen as one over unconstrained vectors.
+    """A density of named variables as a density of unconstrained vectors.
 
     Attributes:
-        dim: entries of the vector.
-        coordinates: their names, such as ``theta[3]`` (of the unconstrained variable).
-        latent: names of the variables that the vector stands for; `constrain` may give others that follow
-            from them. Empty if there are no others.
-        observed: the model's data by name, as far as it knows them.
-        constant: its other numbers by name, inputs for example, as far as it knows them.
-        dims: names of the axes of its variables and data, samples apart, as far as it knows them.
+        dim: the length of the vector.
+        coordinates: the names of its entries, such as ``theta[3]`` (of the unconstrained variable).
+        latent: names of the latent variables; `constrain` may return deterministic ones too. Empty if there
+            are no others.
+        observed: the model's data by name, if it knows them.
+        constant: other constants by name, inputs for example, if it knows them.
+        dims: names of the axes of its variables and data, without the axis of samples, if it knows them.
         coords: labels along these axes.
-        first_index: of an array, in names.
-        remark: what the user should know about it; empty for nothing.
+        first_index: the first index in the names of array entries.
+        remark: a note for the user; empty for none.
     """
 
     dim: int
@@ -58,7 +57,7 @@ class AbstractModel(abc.ABC):
     remark: str = ""
 
     def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
-        """Of a variable's entries: ``theta[a]`` where its axis has labels, all different; else indices."""
+        """Names of a variable's entries: ``theta[a]`` if its axis has distinct labels, otherwise indices."""
         axes = self.dims.get(name, ())
         along = [self._along(axes[i] if i < len(axes) else "", size) for i, size in enumerate(shape)]
         return [f"{name}[{','.join(at)}]" if at else name for at in itertools.product(*along)]
@@ -70,44 +69,44 @@ class AbstractModel(abc.ABC):
 
     @abc.abstractmethod
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
-        """Of the vector: the model's, with the Jacobian of its transformations."""
+        """The log density of an unconstrained vector, with the Jacobian of the transformations."""
 
     def target(self) -> Any:
-        """What a fit evaluates: the log density as JAX traces it, or a target outside JAX."""
+        """The target of a fit: the log density in JAX, or a target outside JAX."""
         return self.log_density
 
     @abc.abstractmethod
     def constrain(self, x: Points) -> Any:
-        """The model's own variables, samples first."""
+        """The model's own (constrained) variables, samples first."""
 
     def free(self, x: Points) -> dict[str, np.ndarray]:
-        """Vectors taken apart into the unconstrained variables, samples first."""
+        """The unconstrained variables by name, samples first."""
         return dict(zip(self.coordinates, np.asarray(x).T, strict=True))
 
     def unconstrain(self, values: Any) -> Points:
-        """Vectors for the model's own variables, samples first: the inverse of `constrain`."""
+        """Unconstrained vectors of the model's own variables, samples first: the inverse of `constrain`."""
         raise ValueError(
             f"A {type(self).__name__} cannot turn variables by name into vectors: give an array "
             f"[N, {self.dim}] in its unconstrained coordinates, {_few(self.coordinates)}."
         )
 
     @abc.abstractmethod
-    def start(self, key: PRNGKey) -> Start | None:
-        """Where to look first; None if the model does not know."""
+    def start(self, key: PRNGKey) -> PriorRegion | None:
+        """The default initial region; None if the model does not have one."""
 
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        """What the model would observe, for posterior samples; arguments as the model's."""
-        raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
+        """Posterior predictive samples; the arguments are those of the model."""
+        raise ValueError("predict() needs a NumPyro or PyMC model, which can draw data.")
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
-        """Of each of the data, samples first."""
-        raise ValueError("log_likelihood needs a NumPyro or PyMC model, which says how data come about.")
+        """The log likelihood of each observation, samples first."""
+        raise ValueError("log_likelihood needs a NumPyro or PyMC model, which has a likelihood of its own.")
 
 
 def prior_remark(latent: Sequence[str]) -> str:
-    """Of a model without data."""
+    """The remark on a model without data."""
     return (
         f"The model observes nothing (latent: {', '.join(latent)}): this is its prior. "
         "Were data meant to be given?"
@@ -115,19 +114,19 @@ def prior_remark(latent: Sequence[str]) -> str:
 
 
 def by_name(draws: Any, names: Sequence[str]) -> dict[str, Any]:
-    """The draws of these variables, as many of each."""
+    """The draws of these variables, equally many of each."""
     if not isinstance(draws, Mapping):
         raise ValueError(f"Give the draws by name, as a dictionary with {_few(tuple(names))}.")
-    lacking = [name for name in names if name not in draws]
-    if lacking:
-        raise ValueError(f"The draws lack the model's variable {lacking[0]!r}.")
+    missing = [name for name in names if name not in draws]
+    if missing:
+        raise ValueError(f"The draws do not have the model's variable {missing[0]!r}.")
     found = {name: draws[name] for name in names}
     check_lengths(found)
     return found
 
 
 def check_lengths(draws: Mapping[str, Any]) -> None:
-    """Raise unless there are as many draws of one variable as of any other."""
+    """Raise unless there are equally many draws of every variable."""
     lengths = {name: np.shape(value)[:1] for name, value in draws.items()}
     (first, length), *others = lengths.items()
     for name, other in others:

@@ -1,4 +1,4 @@
-"""Variables between bounds as unconstrained ones."""
+"""Transformations of bounded variables to unconstrained ones."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 
 def as_side(side: Any, default: float) -> Float[np.ndarray, "..."]:
-    """One side of the bounds, with ``default`` where it is None, or where an entry of it is."""
+    """One side of the bounds, with ``default`` for None and for entries that are None."""
     entries = np.asarray(side, object)
     filled = [default if entry is None else entry for entry in entries.ravel()]
     return np.asarray(filled, float).reshape(entries.shape)
@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
         """Low + (high - low) sigmoid(z) between two bounds, low + e^z and high - e^z at one, z without."""
         low, high = (jnp.asarray(side, z.dtype) for side in self._finite())
         inside = low + (high - low) * jax.nn.sigmoid(z)
-        # Elsewhere e^z might overflow, and the gradient of what is not chosen would be zero times infinity.
+        # Masked first: e^z could overflow elsewhere, and its unused gradient would be zero times infinity.
         away = jnp.exp(jnp.where(self._below | self._above, z, 0))
         one_sided = jnp.where(self._below, low + away, high - away)
         return jnp.where(self._both, inside, jnp.where(self._below | self._above, one_sided, z))
@@ -64,7 +64,7 @@ class Bounds(NamedTuple):
         return np.where(self._both, logit, np.where(self._below | self._above, one_sided, x))
 
     def _finite(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both sides with harmless numbers for what is infinite: gradients must not be NaN there."""
+        """Both sides with finite numbers in place of infinite ones: gradients must not be NaN there."""
         low = np.where(np.isfinite(self.low), self.low, 0.0)
         return low, np.where(np.isfinite(self.high), self.high, low + 1)
 

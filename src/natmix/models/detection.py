@@ -1,4 +1,4 @@
-"""Which kind of model the user has given, if any."""
+"""Detect what kind of model the user has given, if any."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 from natmix.models.base import AbstractModel
 from natmix.models.bounds import as_side
 from natmix.models.numpyro import NumpyroModel
-from natmix.models.numpyro_checks import check_call, looks_like_numpyro
+from natmix.models.numpyro_checks import check_call, is_numpyro_model
 from natmix.models.pymc import PymcModel, is_pymc_model
 from natmix.models.pytree import PytreeModel
 from natmix.models.stan import StanModel, is_stan_program
@@ -45,8 +45,8 @@ def as_model(
         return PytreeModel(target, position, bounds)
     function = callable(target) and not isinstance(target, AbstractTarget)
     if dim is None and function and _required(target) == []:
-        return NumpyroModel(target)  # a function of nothing: only a model can mean something by it
-    if dim is None and function and looks_like_numpyro(target):
+        return NumpyroModel(target)  # a function without arguments can only be a model
+    if dim is None and function and is_numpyro_model(target):
         check_call(target, (), {})
     return None
 
@@ -67,13 +67,13 @@ def _only(target: Any, what: str, **others: Any) -> None:
 
 
 def _middle(dim: int | None, bounds: Any) -> Any:
-    """A vector inside the bounds; by name a dictionary of numbers, or of arrays as large as the bounds."""
+    """A position within the bounds: a vector, or a dictionary if the bounds are by name."""
     if isinstance(bounds, dict):
         found = {name: _between(*_sides(pair, f"The bounds of {name}")) for name, pair in bounds.items()}
         numbers = sum(value.size for value in found.values())
         if dim not in (None, numbers):
             raise ValueError(
-                f"dim={dim} was given, but bounds by name stand for numbers, {numbers} here: give a position "
+                f"dim={dim} was given, but bounds by name belong to numbers, {numbers} here: give a position "
                 "with the variables' shapes, or bounds as a pair (low, high)."
             )
         return found

@@ -11,7 +11,15 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
 from natmix.mixture import Mixture
-from natmix.models.base import AbstractModel, Points, Start, around, by_name, coordinate_names, prior_remark
+from natmix.models.base import (
+    AbstractModel,
+    Points,
+    PriorRegion,
+    around,
+    by_name,
+    coordinate_names,
+    prior_remark,
+)
 from natmix.models.numpyro_checks import call_error, check_call, check_shapes, checked_arguments
 from natmix.models.prediction import prediction_key, predictions, replicates
 
@@ -35,7 +43,7 @@ class NumpyroModel(AbstractModel):
         check_call(model, self._args, self._kwargs)
         self._model = model
         key = jax.random.key(0)
-        # Values from the support, not from the prior, which may be improper.
+        # Initial values from the support, as the prior may be improper.
         seeded = numpyro.handlers.seed(model, key)
         anywhere = numpyro.handlers.substitute(seeded, substitute_fn=numpyro.infer.init_to_uniform)
         try:
@@ -71,12 +79,12 @@ class NumpyroModel(AbstractModel):
 
     def _check(self, trace: dict[str, Any]) -> None:
         if not self.latent:
-            raise ValueError("The model has no latent variable: nothing is left to be inferred.")
+            raise ValueError("The model has no latent variable: there is nothing to infer.")
         for name in self.latent:
             if trace[name]["fn"].support.is_discrete:
                 marked = "enumerate" in (trace[name].get("infer") or {})
                 raise ValueError(
-                    f"The model's variable {name!r} is discrete, which a Gaussian mixture cannot be"
+                    f"The model's variable {name!r} is discrete, which a Gaussian mixture cannot represent"
                     f"{', and natmix does not enumerate' if marked else ''}: sum it "
                     "out, for example by numpyro.distributions.MixtureSameFamily or a logsumexp."
                 )
@@ -94,7 +102,7 @@ class NumpyroModel(AbstractModel):
         return self._unravel(x.astype(self._dtype))
 
     def free(self, x: Points) -> dict[str, np.ndarray]:
-        """Latent variables by name, unconstrained, as NumPyro's samplers begin with them."""
+        """Latent variables by name, unconstrained: ``init_params`` of NumPyro's MCMC."""
         return {name: np.asarray(v) for name, v in jax.vmap(self._one)(jnp.asarray(x)).items()}
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
@@ -104,7 +112,7 @@ class NumpyroModel(AbstractModel):
         return {name: np.asarray(value) for name, value in values.items() if name not in given}
 
     def unconstrain(self, values: dict[str, Any]) -> Points:
-        """Vectors for latent variables by name; others are not looked at."""
+        """Unconstrained vectors of latent variables by name; others are ignored."""
         _numpyro()
         from numpyro.infer.util import unconstrain_fn
 
@@ -116,8 +124,8 @@ class NumpyroModel(AbstractModel):
 
         return jax.vmap(vector)({name: jnp.asarray(value) for name, value in found.items()})
 
-    def start(self, key: PRNGKey) -> Start | None:
-        """Mean and spread of the prior in unconstrained coordinates; None for a prior without samples."""
+    def start(self, key: PRNGKey) -> PriorRegion | None:
+        """The prior's median and width in unconstrained coordinates; None for an improper prior."""
         numpyro = _numpyro()
         from numpyro.infer.util import unconstrain_fn
 
@@ -137,9 +145,9 @@ class NumpyroModel(AbstractModel):
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        """What the model draws, and its deterministics, for posterior samples and arguments without the data.
+        """Posterior predictive samples and deterministics, for arguments without the data.
 
-        Without arguments the data of the fit are drawn anew, at the fit's arguments.
+        Without arguments the observed variables are drawn with the arguments of the fit.
         """
         _numpyro()
         key = prediction_key(seed)
@@ -149,7 +157,7 @@ class NumpyroModel(AbstractModel):
         return replicates(self._model, tuple(self.observed), key, latent, self._args, self._kwargs)
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
-        """Of each of the data, samples first."""
+        """The log likelihood of each observation, samples first."""
         _numpyro()
         from numpyro.infer import log_likelihood
 
@@ -159,7 +167,7 @@ class NumpyroModel(AbstractModel):
         return {name: np.asarray(found[name]) for name in self.observed}
 
     def guide(self, mixture: Mixture) -> Callable[..., Any]:
-        """The mixture as a guide: a vector is drawn, and every latent variable follows from it."""
+        """The mixture as a guide, which draws all latent variables as one vector."""
         numpyro = _numpyro()
         dist = numpyro.distributions
         self._check_supports(mixture)
@@ -184,7 +192,7 @@ class NumpyroModel(AbstractModel):
     def _check_supports(self, mixture: Mixture) -> None:
         """Raise if a support depends on other variables: the guide's transformations are fixed."""
         biject_to = _numpyro().distributions.transforms.biject_to
-        x = mixture.sample(0, 8)
+        x = mixture.sample(8, key=0)
         right = self.constrain(x)
         for name, free in jax.vmap(self._one)(x).items():
             value = jax.vmap(biject_to(self._sites[name]["fn"].support))(free)
@@ -205,7 +213,7 @@ def _plates(trace: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         frames = {f.dim: f for f in site["cond_indep_stack"]}
         inner = 0 if site["type"] == "deterministic" else site["fn"].event_dim
         if site["type"] == "deterministic" and len(shape) != -min(frames):
-            continue  # nobody knows which of its axes the plates are
+            continue  # it is not known which of its axes belong to the plates
         axes = [f"{name}_dim_{i}" for i in range(len(shape))]
         for place, frame in frames.items():
             axis = len(shape) - inner + place

@@ -1,4 +1,4 @@
-"""A NumPyro model, its arguments and its data, looked at before anything is computed."""
+"""Checks of a NumPyro model, its arguments and its data, before anything is computed."""
 
 import difflib
 import inspect
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a model; an array would be taken apart into its rows."""
+    """The arguments of a model, checked: an array instead of a tuple would be split along its first axis."""
     if not isinstance(args, (tuple, list)):
         raise ValueError(f"model_args must be a tuple, as in model_args=(x, y), got {type(args).__name__}.")
     if kwargs is not None and not isinstance(kwargs, Mapping):
@@ -21,7 +21,7 @@ def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str
 def misfit(
     model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[inspect.Signature, TypeError] | None:
-    """Why a model does not take these arguments, with those it takes; None if it does or cannot be asked."""
+    """Why a model does not accept these arguments; None if it does, or if its signature is not known."""
     try:
         signature = inspect.signature(model)
     except (TypeError, ValueError):
@@ -49,7 +49,7 @@ def check_call(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         )
 
 
-def looks_like_numpyro(fn: Any) -> bool:
+def is_numpyro_model(fn: Any) -> bool:
     """Whether a function calls something named ``sample``, and NumPyro is there."""
     code = getattr(inspect.unwrap(fn) if callable(fn) else fn, "__code__", None)
     return "numpyro" in sys.modules and code is not None and "sample" in code.co_names
@@ -82,7 +82,7 @@ def check_shapes(sites: Mapping[str, Any]) -> None:
 
 
 def _site(error: Exception) -> str | None:
-    """The variable whose `numpyro.sample` was at work."""
+    """The variable whose `numpyro.sample` raised the error."""
     place, found = error.__traceback__, None
     while place is not None:
         frame = place.tb_frame

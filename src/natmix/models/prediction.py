@@ -13,7 +13,7 @@ from natmix.models.numpyro_checks import misfit
 def predictions(
     model: Callable[..., Any], key: PRNGKey, latent: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: Any
 ) -> dict[str, np.ndarray]:
-    """What is drawn given the latent variables, and the deterministics, for arguments without data."""
+    """Posterior predictive samples and deterministics, for arguments without data."""
     _check_arguments(model, args, kwargs)
     import numpyro.handlers
     from numpyro.infer import Predictive
@@ -46,7 +46,7 @@ def replicates(
     args: tuple[Any, ...],
     kwargs: Any,
 ) -> dict[str, np.ndarray]:
-    """The data of the fit drawn anew."""
+    """The observed variables of the fit, drawn again."""
     if not names:
         raise ValueError(
             "The model of the fit observes nothing: give predict() the arguments to predict for."
@@ -79,5 +79,5 @@ def _redrawn(model: Callable[..., Any], names: tuple[str, ...]) -> Callable[...,
 
 
 def prediction_key(seed: int) -> PRNGKey:
-    """Not the key of the samples themselves."""
+    """Another key than that of the samples."""
     return jax.random.fold_in(jax.random.key(np.uint32(seed)), 5)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def predictions(model: Any, seed: int, latent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The observed variables drawn anew, for samples of the free ones.
+    """The observed variables, drawn for samples of the free ones.
 
     The free variables are inputs of the compiled function, so it cannot draw them from their prior:
     `pymc.sample_posterior_predictive` does so where it thinks that data or coordinates have changed.

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, Start, by_name, prior_remark
+from natmix.models.base import AbstractModel, Points, PriorRegion, by_name, prior_remark
 from natmix.models.prediction_pymc import predictions
 
 
@@ -25,11 +25,11 @@ class PymcModel(AbstractModel):
     def __init__(self, model: Any) -> None:
         _pymc_jax()
         if not model.free_RVs:
-            raise ValueError("The model has no latent variable: nothing is left to be inferred.")
+            raise ValueError("The model has no latent variable: there is nothing to infer.")
         if model.discrete_value_vars:
             raise ValueError(
                 f"The model's variable {model.discrete_value_vars[0].name!r} is discrete, which a Gaussian "
-                "mixture cannot be: sum it out, for example by pymc.Mixture or pymc_extras.marginalize."
+                "mixture cannot represent: sum it out, as with pymc.Mixture or pymc_extras.marginalize."
             )
         self._model = model
         first = model.initial_point()
@@ -68,7 +68,7 @@ class PymcModel(AbstractModel):
         )
 
     def _check_data(self) -> None:
-        """Raise if data that are not finite leave no density where PyMC begins."""
+        """Raise if data that are not finite leave no density at PyMC's initial point."""
         for name, value in self.observed.items():
             if np.all(np.isfinite(np.asarray(value, float))):
                 continue
@@ -97,7 +97,7 @@ class PymcModel(AbstractModel):
         return dict(zip(self._outputs, map(np.asarray, values), strict=True))
 
     def unconstrain(self, values: dict[str, Any]) -> Points:
-        """Vectors for free variables by name; others are not looked at."""
+        """Unconstrained vectors of free variables by name; others are ignored."""
         free = list(self._model.free_RVs)
         found = by_name(values, [rv.name for rv in free])
         transforms = [self._model.rvs_to_transforms[rv] for rv in free]
@@ -107,7 +107,7 @@ class PymcModel(AbstractModel):
         ]
         from pytensor.graph.replace import clone_replace
 
-        # Plain inputs in place of the random variables, which would bring their generators along.
+        # Plain inputs instead of the random variables, which would include their generators.
         inputs = [rv.type(rv.name) for rv in free]
         outputs = clone_replace(outputs, dict(zip(free, inputs, strict=True)))
         forward = _jaxified(inputs, outputs)
@@ -119,20 +119,20 @@ class PymcModel(AbstractModel):
 
         return jax.vmap(vector)(*[jnp.asarray(found[rv.name], self._dtype) for rv in free])
 
-    def start(self, key: PRNGKey) -> Start | None:
-        """Around PyMC's initial point, one unit wide in transformed coordinates, as its samplers begin."""
-        return Start(self._centre, np.ones(self.dim))
+    def start(self, key: PRNGKey) -> PriorRegion | None:
+        """Around PyMC's initial point, with standard deviation 1 in transformed coordinates."""
+        return PriorRegion(self._centre, np.ones(self.dim))
 
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        """Of the observed variables, for posterior samples; `pymc.set_data` sets new inputs."""
+        """Posterior predictive samples of the observed variables; `pymc.set_data` sets new inputs."""
         if args or kwargs:
             raise ValueError("A PyMC model takes no arguments: set new data in it with pymc.set_data.")
         return predictions(self._model, seed, samples)
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
-        """Of each of the data, samples first."""
+        """The log likelihood of each observation, samples first."""
         observed = list(self._model.observed_RVs)
         if not observed:
             raise ValueError("The model observes nothing, so there is no likelihood.")
@@ -143,7 +143,7 @@ class PymcModel(AbstractModel):
 
 
 def _constant(model: Any) -> dict[str, np.ndarray]:
-    """What `pymc.Data` holds, observations apart."""
+    """The contents of `pymc.Data`, without observations."""
     observed = {id(model.rvs_to_values[rv]) for rv in model.observed_RVs}
     found = {v.name: _value(v) for v in model.data_vars if id(v) not in observed}
     return {name: value for name, value in found.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A log density of a pytree of arrays, perhaps between bounds."""
+"""A log density of a pytree of arrays, with or without bounds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, Start, check_lengths, coordinate_names
+from natmix.models.base import AbstractModel, Points, PriorRegion, check_lengths, coordinate_names
 from natmix.models.bounds import Bounds
 
 
@@ -19,7 +19,7 @@ class PytreeModel(AbstractModel):
 
     Args:
         fn: the log density of a position.
-        position: a pytree of numbers and arrays: its structure, and where to look first.
+        position: a pytree of numbers and arrays: the structure, and the centre of the initial region.
         bounds: (low, high) for the position as a whole, or for some of its variables by name (the path
             in the tree, ``"a"`` or ``"a/b"``).
 
@@ -106,11 +106,11 @@ class PytreeModel(AbstractModel):
         return jax.tree_util.treedef_is_leaf(self._structure) and self._is_flat
 
     def inside(self, x: Float[np.ndarray, "*N D"]) -> Bool[np.ndarray, "*N"]:
-        """Which vectors lie strictly between the bounds; one that is NaN does."""
+        """Which vectors lie strictly within the bounds; NaN counts as within."""
         return ~np.any((x <= self._bounds.low) | (x >= self._bounds.high), axis=-1)
 
     def unconstrain(self, values: Any) -> Points:
-        """Vectors for positions, leaves with samples first."""
+        """Unconstrained vectors of positions, whose leaves have samples first."""
         structure: Any = jax.tree.structure(values)
         if structure != self._structure:
             raise ValueError(
@@ -124,9 +124,9 @@ class PytreeModel(AbstractModel):
             raise ValueError(f"The draws have {flat.shape[1]} numbers each, the position {self.dim}.")
         return self._bounds.unconstrain(flat)
 
-    def start(self, key: PRNGKey) -> Start | None:
-        """Around the position given, one unit wide."""
-        return Start(self._bounds.unconstrain(self._centre), np.ones(self.dim))
+    def start(self, key: PRNGKey) -> PriorRegion | None:
+        """Around the position given, with standard deviation 1."""
+        return PriorRegion(self._bounds.unconstrain(self._centre), np.ones(self.dim))
 
 
 def leaf_name(path: tuple[Any, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What is left of a model in a file: names, data, and its variables at the samples that were saved."""
+"""A model as saved in a file: names, data, and its variables at the saved samples."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, Start
+from natmix.models.base import AbstractModel, Points, PriorRegion
 
 
 class SavedModel(AbstractModel):
@@ -21,7 +21,7 @@ class SavedModel(AbstractModel):
         observed: its data.
         dims: names of the variables' axes.
         coords: labels along them.
-        latent: names of the variables that others follow from.
+        latent: names of the latent variables.
     """
 
     def __init__(
@@ -46,31 +46,31 @@ class SavedModel(AbstractModel):
         self._x, self._variables = x, variables
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
-        self._lacking()
+        self._needs_model()
 
     def constrain(self, x: Points) -> Any:
         """The variables at the saved samples."""
         if np.shape(x) != self._x.shape or not np.array_equal(np.asarray(x), self._x):
-            self._lacking()
+            self._needs_model()
         return self._variables
 
     def unconstrain(self, values: Any) -> Points:
-        self._lacking()
+        self._needs_model()
 
-    def start(self, key: PRNGKey) -> Start | None:
+    def start(self, key: PRNGKey) -> PriorRegion | None:
         return None
 
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, np.ndarray]:
-        self._lacking()
+        self._needs_model()
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
-        self._lacking()
+        self._needs_model()
 
-    def _lacking(self) -> NoReturn:
+    def _needs_model(self) -> NoReturn:
         raise ValueError(
-            f"This needs the {self.kind}, which a file does not hold: give it again, as in "
+            f"This needs the {self.kind}, which a file does not hold: load it with its model, "
             "natmix.Result.load(path, model=model). Without it to_arviz() has the saved samples, and "
-            "result.mixture.sample(seed, n) gives unconstrained ones."
+            "result.mixture.sample(n, key=seed) gives unconstrained ones."
         )

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
 from natmix.models import stan_backends
-from natmix.models.base import AbstractModel, Points, Start
+from natmix.models.base import AbstractModel, Points, PriorRegion
 from natmix.models.stan_backends import is_program as is_stan_program
 from natmix.targets import HostTarget
 
@@ -19,7 +19,7 @@ __all__ = ["StanModel", "is_stan_program"]
 
 _TRIES = 100
 _RADIUS = 2.0
-"""Stan's samplers begin somewhere within this distance of zero, in unconstrained coordinates."""
+"""Stan initialises its samplers within this distance of zero, in unconstrained coordinates."""
 
 
 class StanModel(AbstractModel):
@@ -36,7 +36,7 @@ class StanModel(AbstractModel):
         data: numbers and arrays by name, or the path of a JSON file; a Stan tuple is a Python tuple.
         observed: names of the data that are observations, for `Result.to_arviz`; all arrays if left out.
         seed: for random numbers of the block ``transformed data``.
-        backend: ``"bridgestan"`` or ``"httpstan"``, if it should not be chosen.
+        backend: ``"bridgestan"`` or ``"httpstan"``; the best one installed if left out.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class StanModel(AbstractModel):
         self._backend = stan_backends.load(stan_backends.Program.read(program), given, seed, backend)
         self.dim = self._backend.dim
         if self.dim == 0:
-            raise ValueError("The Stan program has no parameters: nothing is left to be inferred.")
+            raise ValueError("The Stan program has no parameters: there is nothing to infer.")
         self.coordinates = stan_backends.labels(self._backend)
         self.first_index = 1
         self.latent = stan_backends.variables(self._backend.coordinates)
@@ -65,7 +65,7 @@ class StanModel(AbstractModel):
         return _stan_model, self._given
 
     def _check_density(self) -> None:
-        """Raise if the program rejects wherever Stan would begin."""
+        """Raise if the program rejects all points where Stan would initialise."""
         rng = np.random.default_rng(0)
         for radius in (0.0, *[_RADIUS] * _TRIES):
             if np.isfinite(self._backend.values(rng.uniform(-radius, radius, (1, self.dim)))[0]):
@@ -93,7 +93,7 @@ class StanModel(AbstractModel):
         return self._backend.values(x)
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
-        """Of a point that is known: JAX cannot trace it."""
+        """Of a concrete point: JAX cannot trace Stan."""
         return self._backend.values(np.asarray(x, float)[None])[0]
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
@@ -105,15 +105,15 @@ class StanModel(AbstractModel):
         return self._outputs.arrays(self._backend.constrain(points, zlib.crc32(points.tobytes())))
 
     def unconstrain(self, values: Any) -> Points:
-        """Only Stan knows how, and httpstan's Stan does not say."""
+        """Not available: httpstan does not expose Stan's transformation."""
         raise ValueError(
             "Variables of a Stan program by name cannot be turned into vectors here: give an array "
             f"[N, {self.dim}] in Stan's unconstrained coordinates, as by BridgeStan's param_unconstrain."
         )
 
-    def start(self, key: PRNGKey) -> Start | None:
-        """Around zero, one unit wide, much as Stan's samplers begin."""
-        return Start(np.zeros(self.dim), np.ones(self.dim))
+    def start(self, key: PRNGKey) -> PriorRegion | None:
+        """Around zero with standard deviation 1, much as Stan initialises."""
+        return PriorRegion(np.zeros(self.dim), np.ones(self.dim))
 
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -16,7 +16,7 @@ from natmix.kernels.sharding import everywhere_alike
 from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import Change, NewSamples
 from natmix.modules.component_updaters import AbstractComponentUpdater
-from natmix.modules.expectations import Elbo
+from natmix.modules.expectations import ElboEstimate
 from natmix.modules.per_component import reset_row, set_row
 from natmix.modules.records import Batch, Evaluation, NaturalGradient, Query
 from natmix.modules.state import Info, State
@@ -91,7 +91,7 @@ def iteration_info(
     query: Query,
     evaluation: Evaluation,
     batch: Batch,
-    elbo: Elbo,
+    elbo: ElboEstimate,
     success: Bool[Array, " K"],
     stepsizes: Float[Array, " K"],
     weight_stepsize: Scalar,

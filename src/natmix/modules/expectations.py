@@ -17,7 +17,7 @@ def objective(mixture: Mixture, rewards: Rewards, T: Scalar) -> Scalar:
     return jnp.sum(jnp.where(q > 0, q * (rewards.last - T * mixture.log_weights), 0))
 
 
-class Elbo(eqx.Module):
+class ElboEstimate(eqx.Module):
     """An estimate of Eq. 1 with its standard error, and of the entropy."""
 
     value: Scalar
@@ -27,7 +27,7 @@ class Elbo(eqx.Module):
 
 def expected_log_ratios(
     mixture: Mixture, batch: Batch, log_components: Float[Array, "N K"], T: Scalar, self_normalised: bool
-) -> tuple[Float[Array, " K"], Elbo]:
+) -> tuple[Float[Array, " K"], ElboEstimate]:
     """E(o) = E[log p~ - T log q] under every component, and the ELBO (Eq. 1) on the same samples.
 
     A component without a usable estimate gets the weighted mean of the others: its weight stays.
@@ -51,4 +51,4 @@ def expected_log_ratios(
     log_ratio = jnp.where(usable, means[:, 0], tilted)
     per_sample = sample_sums(log_components, batch, top, jnp.where(usable, share * factor, 0))
     variance = jnp.sum(jnp.where(batch.valid, per_sample * (both[:, 1] - value), 0) ** 2)
-    return log_ratio, Elbo(value, jnp.sqrt(variance), -negative_entropy)
+    return log_ratio, ElboEstimate(value, jnp.sqrt(variance), -negative_entropy)

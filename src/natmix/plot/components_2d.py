@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _FAINTEST = 0.25
 LIGHTEST = 1e-3
-"""Lighter components are not drawn, unless somebody says so."""
+"""Lighter components are not drawn by default."""
 
 
 def plot_components_2d(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.mixture import Mixture
 from natmix.plot.components_2d import draw_ellipses, heavy
 from natmix.plot.coordinate_names import axis_names, bare, names
@@ -19,9 +19,9 @@ from natmix.plot.style import DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
 if TYPE_CHECKING:
     from natmix.result.result import Result
 
-_MOST = 20
+_MAX_SHOWN = 20
 _FEW = 6
-"""Coordinates shown of a mixture with more than `_MOST` if nobody says which."""
+"""Coordinates shown of a mixture with more than `_MAX_SHOWN` by default."""
 _SAMPLES = 2000
 _BINS = 40
 _TAIL = 0.002
@@ -74,7 +74,7 @@ def corner(
     chosen = _chosen(dims, mixture, names(result, mixture.dim))
     shown, transformed = _names(result, mixture.dim, chosen, labels)
     part = mixture.marginal(chosen)
-    x = np.asarray(part.sample(seed, whole(samples, "samples", 2)), float)
+    x = np.asarray(part.sample(as_int(samples, "samples", 2), key=seed), float)
     n = len(chosen)
     layout = CornerLayout(n, max(map(len, shown)), traces)
     axes = np.full((n, n), None, object)
@@ -139,7 +139,7 @@ def _choice(shown: int, mixture: Mixture) -> str:
 
 
 def _left_out(weights: np.ndarray) -> list[str]:
-    """That there are components too light to be drawn."""
+    """A remark on components that are too light to be drawn."""
     drawn, n = heavy(weights), len(weights)
     if drawn.all():
         return []
@@ -175,7 +175,7 @@ def _marginal(ax: Any, marginal: Mixture, x: np.ndarray, limits: tuple[float, fl
 def _chosen(dims: Sequence[int | str] | None, mixture: Mixture, known: list[str]) -> list[int]:
     dim = mixture.dim
     if dims is None:
-        return list(range(dim)) if dim <= _MOST else _telling(mixture)
+        return list(range(dim)) if dim <= _MAX_SHOWN else _telling(mixture)
     if isinstance(dims, str):
         dims = [dims]
     try:
@@ -186,8 +186,8 @@ def _chosen(dims: Sequence[int | str] | None, mixture: Mixture, known: list[str]
         raise ValueError(
             f"dims must be a list of whole numbers or names, such as [0, 3] or {known[:2]}, got {dims!r}."
         ) from None
-    if not 1 <= len(chosen) <= _MOST or len(set(chosen)) < len(chosen):
-        raise ValueError(f"dims must name 1 to {_MOST} different coordinates, got {list(dims)}.")
+    if not 1 <= len(chosen) <= _MAX_SHOWN or len(set(chosen)) < len(chosen):
+        raise ValueError(f"dims must name 1 to {_MAX_SHOWN} different coordinates, got {list(dims)}.")
     if not all(0 <= d < dim for d in chosen):
         raise ValueError(f"dims must lie between 0 and {dim - 1}, got {list(dims)}.")
     return chosen

@@ -44,7 +44,7 @@ def ticks(low: float, high: float, panel: float, gap: float, turned: bool) -> Ti
 
 
 def _labels(values: Float[np.ndarray, " T"]) -> list[str]:
-    """With as many decimals as tell them apart, and no more."""
+    """With as many decimals as distinguish them, and no more."""
     step = float(np.min(np.diff(values))) if len(values) > 1 else float(np.abs(values).max()) or 1.0
     size = float(np.abs(values).max())
     if size < 1e6 and step >= 1e-4:

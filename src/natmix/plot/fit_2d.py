@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.mixture import Mixture
 from natmix.plot.components_2d import plot_components_2d
 from natmix.plot.density_2d import plot_density_2d
@@ -47,8 +47,8 @@ def plot_fit_2d(
     ax = axes_or_new(ax)
     bounds = window(mixture) if bounds is None else bounds
     plot_density_2d(mixture if target is None else target, bounds, resolution=resolution, ax=ax)
-    if whole(samples, "samples", 0):
-        x = np.asarray(mixture.sample(seed, samples))
+    if as_int(samples, "samples", 0):
+        x = np.asarray(mixture.sample(samples, key=seed))
         ax.scatter(x[:, 0], x[:, 1], s=7, color=INK, edgecolors="white", linewidths=0.4, label="samples")
     plot_components_2d(mixture, ax=ax)
     ax.set(xlim=bounds[:2], ylim=bounds[2:])

@@ -31,7 +31,7 @@ class Grid(NamedTuple):
 
     @property
     def mass(self) -> np.ndarray:
-        """The share of the mass that each point stands for; sums to one."""
+        """The share of the mass at each point; sums to one."""
         return np.exp(self.log_density) * (self.x[1] - self.x[0]) * (self.y[1] - self.y[0])
 
 
@@ -71,7 +71,7 @@ def _log_density(density: Any, points: np.ndarray) -> np.ndarray:
 
 
 def _normalised(log_density: np.ndarray, cell: float) -> np.ndarray:
-    usable = np.where(log_density < np.inf, log_density, -np.inf)  # NaN and +inf count as nothing
+    usable = np.where(log_density < np.inf, log_density, -np.inf)  # NaN and +inf count as zero density
     highest = usable.max()
     if highest == -np.inf:
         raise ValueError("The density is zero or not finite everywhere on the grid; choose other bounds.")

@@ -1,4 +1,4 @@
-"""The whole story of a 2-D fit in one figure."""
+"""A 2-D fit in one figure: densities, components, ELBO."""
 
 from typing import TYPE_CHECKING, Any
 

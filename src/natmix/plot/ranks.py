@@ -15,20 +15,20 @@ _MOST = 20
 _COLUMNS = 5
 _BAND = 0.99
 _PER_BAR = 5
-"""Fits that a bar should hold on average."""
+"""Fits per bar, on average."""
 
 
 def plot_ranks(
     check: "SimulationCheck", *, parameters: Sequence[str] | None = None, bars: int | None = None
 ) -> "np.ndarray":
-    """A histogram of ranks for every parameter, over the band in which chance keeps 99% of the bars.
+    """A histogram of ranks for every parameter, over the band that holds 99% of the bars by chance.
 
     Bars high at both ends: the approximation is too narrow; high in the middle: too wide; rising: too low;
-    falling: too high. Orange: something is wrong.
+    falling: too high. Orange: a test is rejected.
 
     Args:
-        check: of `natmix.diagnostics.simulation_check`.
-        parameters: their names, at most 20; if left out all of them, or of more the 20 with the least
+        check: of `natmix.calibration.simulation_check`.
+        parameters: their names, at most 20; if left out all of them, or of more the 20 with the smallest
             p-values.
         bars: how many; as many as hold five fits on average if left out, from 4 to 20.
 
@@ -53,11 +53,11 @@ def plot_ranks(
         ax.axis("off")
     for k, (ax, name) in enumerate(zip(grid.flat, chosen, strict=False)):
         wrong = known[name].flagged
-        places = check.places[:, check.names.index(name)]
+        pit_values = check.pit_values[:, check.names.index(name)]
         ax.axhspan(low, high, color=KNOWN, alpha=0.18, linewidth=0)
         ax.axhline(check.fits / bars, color=KNOWN, linewidth=0.8)
         colour = COMPONENT if wrong else DENSITY
-        ax.hist(places, bins=bars, range=(0, 1), color=colour, alpha=0.75, rwidth=0.9)
+        ax.hist(pit_values, bins=bars, range=(0, 1), color=colour, alpha=0.75, rwidth=0.9)
         tidy(ax)
         ax.set_title(name, color=COMPONENT if wrong else ink(), fontsize=points(8), loc="left", pad=3)
         ax.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "", str(check.draws)])
@@ -84,6 +84,6 @@ def _chosen(check: "SimulationCheck", parameters: Sequence[str] | None) -> list[
 
 
 def _explain(figure: Any, check: "SimulationCheck") -> None:
-    label = f"rank of the truth among {check.draws} draws"
+    label = f"rank of the true value among {check.draws} draws"
     figure.supxlabel(label, color=ink(), fontsize=points(8))
     figure.supylabel(f"of {check.fits} fits", color=ink(), fontsize=points(8))

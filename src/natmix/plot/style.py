@@ -1,6 +1,6 @@
 """One meaning per colour: densities are blue, components are orange, known values grey.
 
-Where single components are told apart they take the colours of `PALETTE`, heaviest first.
+Where single components are distinguished they take the colours of `PALETTE`, heaviest first.
 """
 
 import importlib
@@ -32,7 +32,7 @@ PALETTE = (
 )
 """Paul Tol's muted colours, distinct to colour-blind eyes too, in an order in which neighbours contrast."""
 DPI = 150
-NO_MATPLOTLIB = "Pictures need matplotlib, which is not installed: pip install 'natmix[plot]'"
+NO_MATPLOTLIB = "Figures need matplotlib, which is not installed: pip install 'natmix[plot]'"
 
 _GOLDEN = 0.618034
 _BLUES = ("#e3edf7", "#b7d2ea", "#7fb0d8", "#468bc0", "#1f5f99", "#0b3560")
@@ -121,7 +121,7 @@ def shades(colours: np.ndarray) -> np.ndarray:
 
 
 def explain(ax: "Axes", title: str, **options: Any) -> None:
-    """A legend that keeps back, under a title in grey."""
+    """An unobtrusive legend, under a title in grey."""
     style: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": ink()}
     legend = ax.legend(title=title, title_fontproperties={"size": 8}, **style, **options)
     legend.get_title().set_color(KNOWN)

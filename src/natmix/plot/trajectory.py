@@ -1,4 +1,4 @@
-"""How a fit went: the ELBO and the number of components."""
+"""The course of a fit: the ELBO and the number of components."""
 
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def plot_trajectory(
     if x not in _X:
         raise ValueError(f"x must be one of {', '.join(_X)}, got {x!r}.")
     if not result.trajectory:
-        raise ValueError("The run ended before its first iteration; there is nothing to plot.")
+        raise ValueError("The fit ended before its first iteration: there is nothing to plot.")
     log_evidence = None if log_evidence is None else _number(log_evidence)
     above, below = axes if axes is not None else _new_axes()
     over = _coordinate(result, x)

@@ -1,4 +1,4 @@
-"""`Result.bridge`."""
+"""`Result.bridge`: the log evidence by bridge sampling."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,18 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.diagnostics.bridge_sampling import FEWEST_DRAWS, bridged
-from natmix.diagnostics.elbo import _log_density, evaluated_draws
+from natmix.diagnostics.bridge_sampling import MIN_DRAWS, bridge_estimate
+from natmix.diagnostics.elbo import evaluated_draws, target_log_density
 from natmix.estimate import Estimate
-from natmix.initialization.arguments import run_key
 from natmix.models import AbstractModel, PytreeModel
+from natmix.random_keys import run_key
 
 if TYPE_CHECKING:
     from natmix.result.result import Result
 
 
 def bridge(result: "Result", draws: Any, samples: int, seed: int) -> Estimate:
-    """The log evidence, from the target's draws and the mixture's."""
+    """The log evidence, from draws of the target and of the mixture."""
     if result.target is None:
         raise ValueError("This result does not know its target, which bridge() has to evaluate.")
     x = _chains(result.model, draws, result.mixture.dim)
@@ -28,14 +28,14 @@ def bridge(result: "Result", draws: Any, samples: int, seed: int) -> Estimate:
     if samples:
         fresh = evaluated_draws(result.mixture, result.target, keys[0], samples)
         own = fresh if own is None else own.joined(fresh)
-    if own is None or len(own) < FEWEST_DRAWS:
+    if own is None or len(own) < MIN_DRAWS:
         raise ValueError("There are too few samples of the mixture: ask for some, as in samples=2000.")
     _check(own.log_target, "the mixture's samples", zeros=True)
     flat = jnp.asarray(x.reshape(-1, x.shape[-1]), result.mixture.dtype)
-    log_target = np.asarray(_log_density(result.target, keys[1], flat), float)
+    log_target = np.asarray(target_log_density(result.target, keys[1], flat), float)
     _check(log_target, "the draws", zeros=False)
     at_target = log_target - np.asarray(result.mixture.log_prob(flat), float)
-    return bridged(at_target.reshape(x.shape[:2]), own.log_ratio)
+    return bridge_estimate(at_target.reshape(x.shape[:2]), own.log_ratio)
 
 
 def _check(log_target: Float[np.ndarray, " N"], where: str, *, zeros: bool) -> None:
@@ -63,8 +63,8 @@ def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarr
         raise ValueError(
             f"The draws must have shape [N, {dim}], or [C, N, {dim}] for several chains, got {list(x.shape)}."
         )
-    if x.shape[0] * x.shape[1] < FEWEST_DRAWS:
-        raise ValueError(f"At least {FEWEST_DRAWS} draws are needed, got {x.shape[0] * x.shape[1]}.")
+    if x.shape[0] * x.shape[1] < MIN_DRAWS:
+        raise ValueError(f"At least {MIN_DRAWS} draws are needed, got {x.shape[0] * x.shape[1]}.")
     if not named and isinstance(model, PytreeModel) and model.is_vector:
         x = _inside(model, x)
     if not np.isfinite(x).all():
@@ -73,18 +73,18 @@ def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarr
 
 
 def _inside(model: PytreeModel, x: Float[np.ndarray, "C N D"]) -> Float[np.ndarray, "C N D"]:
-    """Vectors of the user's own space, as `Result.sample` gives them, unconstrained."""
+    """Vectors in the user's coordinates, as `Result.sample` returns them, unconstrained."""
     outside = ~model.inside(x)
     if outside.any():
         raise ValueError(
-            f"{np.mean(outside):.1%} of the draws are not between the bounds: give vectors as result.sample "
-            "gives them, not unconstrained ones."
+            f"{np.mean(outside):.1%} of the draws are not within the bounds: give vectors as result.sample "
+            "returns them, not unconstrained ones."
         )
     return np.asarray(model.unconstrain(x.reshape(-1, x.shape[-1]))).reshape(x.shape)
 
 
 def _vectors(model: AbstractModel, draws: Any) -> np.ndarray:
-    """Of variables by name, [N, D] or [C, N, D]."""
+    """Variables by name as vectors, [N, D] or [C, N, D]."""
     if isinstance(draws, Mapping):
         one = model.constrain(np.zeros((1, model.dim)))
         if not isinstance(one, Mapping):

@@ -1,4 +1,4 @@
-"""A result in tables: its variables by name, and for pandas."""
+"""The variables of a result by name, and as a pandas table."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.models.base import coordinate_names
 from natmix.models.pytree import leaf_name
 
@@ -26,7 +26,7 @@ def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.nda
 
 
 def latent_first(result: "Result", values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The variables that the model infers before those that follow from them."""
+    """The latent variables before the deterministic ones."""
     latent = () if result.model is None else result.model.latent
     first = {name: values[name] for name in latent if name in values}
     return first | {name: value for name, value in values.items() if name not in first}
@@ -38,10 +38,10 @@ def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
         import pandas
     except ImportError as error:
         raise ImportError("This needs pandas: pip install 'natmix[arviz]'.") from error
-    n = whole(n, "n", 2)
+    n = as_int(n, "n", 2)
     rows = {}
     labels = coordinate_names if result.model is None else result.model.labels
-    found = variables(result, np.asarray(result.mixture.sample(seed, n)))
+    found = variables(result, np.asarray(result.mixture.sample(n, key=seed)))
     for name, value in latent_first(result, found).items():
         flat = value.reshape(n, -1).astype(float)
         for label, column in zip(labels(name, value.shape[1:]), flat.T, strict=True):

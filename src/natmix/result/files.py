@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from natmix._version import __version__
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import Elbo
 from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
@@ -28,7 +28,7 @@ from natmix.mixture.files import (
 from natmix.modules.codenames import MODULES
 from natmix.result.result import Counts, Result, Timings
 from natmix.result.saved_exploration import keep_exploration, saved_exploration
-from natmix.result.saved_model import Again, model_header, model_tensors, saved_model
+from natmix.result.saved_model import GivenModel, model_header, model_tensors, saved_model
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 
@@ -53,7 +53,7 @@ def save_result(result: Result, path: str | Path) -> None:
         tensors |= _under("start", mixture_tensors(result.start))
     tensors |= _under("trajectory", result.trajectory)
     if result.draws is not None:
-        tensors |= _under("draws", {f.name: getattr(result.draws, f.name) for f in _fields(Draws)})
+        tensors |= _under("draws", _draws_tensors(result.draws))
     tensors |= model_tensors(result)
     write_tensors(
         Path(path),
@@ -67,7 +67,7 @@ def save_result(result: Result, path: str | Path) -> None:
     )
 
 
-def load_result(path: str | Path, again: Again, dtype: Any = None) -> Result:
+def load_result(path: str | Path, given: GivenModel, dtype: Any = None) -> Result:
     """`Result.load`."""
     path = Path(path)
     outer, stored = read_tensors(path, RESULT_FORMAT)
@@ -76,7 +76,6 @@ def load_result(path: str | Path, again: Again, dtype: Any = None) -> Result:
     start = None
     if header["start"] is not None:
         start = built_mixture(header["start"], _of("start", stored), mixture.dtype, path)
-    draws = _of("draws", stored)
     result = Result(
         mixture=mixture,
         elbo=Elbo(**header["elbo"]),
@@ -87,11 +86,11 @@ def load_result(path: str | Path, again: Again, dtype: Any = None) -> Result:
         algorithm=_algorithm(header["algorithm"], path),
         settings=header["settings"],
         notes=tuple(header["notes"]),
-        draws=Draws(**draws) if draws else None,
+        draws=_draws(_of("draws", stored)),
         start=None if start is None else jax.device_get(start),
     )
     known = None if header["model"] is None else saved_model(header["model"], stored, result.draws)
-    loaded = again.joined(dataclasses.replace(result, model=known))
+    loaded = given.joined(dataclasses.replace(result, model=known))
     keep_exploration(loaded, header)
     return loaded
 
@@ -100,8 +99,17 @@ def _kind(mixture: Mixture) -> str:
     return "diagonal" if mixture.is_diagonal else "full"
 
 
-def _fields(of: type) -> tuple[dataclasses.Field, ...]:
-    return dataclasses.fields(of)  # type: ignore[arg-type]
+def _draws_tensors(draws: EvaluatedDraws) -> dict[str, np.ndarray]:
+    """The draws in the float type in which they were computed: float64 would add nothing."""
+    arrays = {"x": draws.x, "log_target": draws.log_target, "log_mixture": draws.log_mixture}
+    return {name: value.astype(draws.dtype) for name, value in arrays.items()}
+
+
+def _draws(stored: dict[str, np.ndarray]) -> EvaluatedDraws | None:
+    if not stored:
+        return None
+    arrays = {name: value.astype(float) for name, value in stored.items()}
+    return EvaluatedDraws(**arrays, dtype=stored["log_target"].dtype)
 
 
 def _under(group: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -123,7 +131,7 @@ def _algorithm(settings: dict[str, Any], path: Path) -> GMMVI:
         return GMMVI.from_codename(settings["codename"], **modules, **numbers)
     except ValueError as error:
         raise ValueError(
-            f"{path} is the result of an algorithm that this natmix does not have: {error}"
+            f"{path} holds the result of an algorithm that this version of natmix does not have: {error}"
         ) from error
 
 
@@ -138,7 +146,7 @@ def _versions() -> dict[str, str]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are named."""
+    """NaN and infinity by name, as JSON has neither."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""ArviZ's container of samples, in its old and its new form."""
+"""ArviZ's container of samples: InferenceData, or DataTree from ArviZ 1 on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def inference_data(
 
 
 def joined(data: Any, other: Any) -> Any:
-    """The first with the second's groups."""
+    """The first with the groups of the second added."""
     if hasattr(data, "extend"):
         data.extend(other)
     else:

@@ -1,4 +1,4 @@
-"""Can the code that a result refers to be pickled?"""
+"""Whether the code that a result refers to can be pickled."""
 
 import pickle
 import sys
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from natmix.result.result import Result
 
 _BY_VALUE = ("cloudpickle", "dill")
-"""Libraries that pickle functions without a name too."""
+"""Libraries that pickle lambdas and local functions too."""
 
 
 def check_code(result: "Result") -> None:

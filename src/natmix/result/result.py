@@ -1,4 +1,4 @@
-"""What a fit returns."""
+"""`Result`: what a fit returns."""
 
 import copy
 import dataclasses
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from natmix.checks import whole
-from natmix.diagnostics.draws import Draws
+from natmix.checks import as_int
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import Elbo
 from natmix.estimate import Estimate
 from natmix.gmmvi import GMMVI
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Numbers of events in a run; evaluations are exact and include every call of the target.
+    """Counts of a fit; evaluations are exact and include every call of the target.
 
     Attributes:
-        iterations: steps of the algorithm.
+        iterations: of the algorithm.
         training_evaluations: of the target, for the updates.
         elbo_evaluations: of the target, for the final ELBO.
-        probe_evaluations: of the target, to find out what kind of function it is.
-        start_evaluations: of the target, to find a beginning.
+        probe_evaluations: of the target, to detect what kind of function it is.
+        start_evaluations: of the target, for the initialisation.
         zeros: training evaluations with log density -inf.
         invalid: training evaluations with NaN, +inf or a gradient that is not finite.
-        failed_updates: component updates that were not usable and left their component alone.
+        failed_updates: component updates that failed numerically and were skipped.
         added: components added.
         deleted: components deleted.
         left_out: components of negligible weight at the end, not part of the returned mixture.
@@ -71,15 +71,15 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Seconds spent: ``total`` is about the sum of the others.
+    """Seconds spent; ``total`` is about the sum of the others.
 
     Attributes:
         compilation: tracing and compiling the algorithm.
         iterations: running the algorithm, the target included.
         elbo: the final ELBO, with its own compilation.
         total: everything from call to return.
-        start: before the first iteration: reading the model, probing the target and finding a beginning, with
-            what these compile.
+        start: before the first iteration: reading the model, probing the target and initialising, with the
+            compilation that these need.
     """
 
     compilation: float
@@ -91,7 +91,7 @@ class Timings:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Result:
-    """A fitted mixture and how it came about.
+    """A fitted mixture with its ELBO, diagnosis and history.
 
     Attributes:
         mixture: the approximation.
@@ -99,17 +99,19 @@ class Result:
         trajectory: every metric of `natmix.Info` as an array over the iterations, and ``seconds``,
             ``total_evaluations`` (those before the first iteration included) and ``objective``.
         counts: iterations and exact numbers of evaluations.
-        timings: compilation apart.
-        stopped: why it ended: "converged", "max_iterations", "max_evaluations", "max_seconds",
+        timings: in seconds, compilation separately.
+        stopped: why the fit ended: "converged", "max_iterations", "max_evaluations", "max_seconds",
             "interrupted", or "failed" in the result that a `TargetError` carries.
         algorithm: the algorithm that ran.
-        settings: everything needed to run it again, as plain Python (an ``init_mixture`` is only named).
+        settings: everything needed to repeat the fit, as plain Python (of an ``init_mixture`` only that there
+            was one).
         notes: choices made for the user, and what they should know.
-        draws: the samples behind ``elbo``, with both log densities; None if that was broken off.
+        draws: the samples behind ``elbo``, with the log densities of mixture and target; None if their
+            evaluation was interrupted.
         target: what was fitted.
-        start: one Gaussian, the region where components were sought.
-        model: whose variables the mixture's coordinates are, if they have names; the mixture itself lives
-            in unconstrained coordinates then.
+        start: one Gaussian, the initial region: candidates for new components were drawn from it.
+        model: whose variables the mixture's coordinates are, if they have names; the mixture is then in
+            unconstrained coordinates.
     """
 
     mixture: Mixture
@@ -121,16 +123,16 @@ class Result:
     algorithm: GMMVI
     settings: dict[str, Any]
     notes: tuple[str, ...]
-    draws: Draws | None = dataclasses.field(default=None, repr=False)
+    draws: EvaluatedDraws | None = dataclasses.field(default=None, repr=False)
     target: AbstractTarget | None = dataclasses.field(default=None, repr=False)
     start: Mixture | None = dataclasses.field(default=None, repr=False)
     model: AbstractModel | None = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
     def diagnosis(self) -> "Diagnosis | None":
-        """The verdict of `diagnose`, made once; None without samples behind the ELBO.
+        """The diagnosis with default settings, made once; None without samples behind the ELBO.
 
-        Climbs and chains that are part of it evaluate the target, each at most a tenth as often as the fit.
+        Its mode search and its Markov chains evaluate the target, each at most a tenth as often as the fit.
         """
         return None if self.draws is None or len(self.draws) < 2 else self.diagnose()
 
@@ -142,100 +144,100 @@ class Result:
         explore: "int | Literal['auto']" = "auto",
         seed: int = 0,
     ) -> "Diagnosis":
-        """The verdict from the samples behind the ELBO, or more, and from searches outside of them.
+        """Judge the fit by the samples behind the ELBO, or more, and by searches outside of them.
 
         Args:
-            samples: fresh samples to evaluate besides those behind the ELBO.
-            search: how many climbs to make from samples of the start region, made 1, 3, 10, 30 and 100 times
-                as wide, for a target with gradients, to find missed modes. 32 find modes as wide as the
-                region nearly always up to 100 of its widths away and not at 500; narrower ones seldom.
-                "auto": from 10 to 32, within a tenth of the fit's evaluations and of its seconds (or one);
-                none if 10 would cost more than that, and as for the chains. 0 or False: none.
-            explore: how many short Markov chains to start from samples of the mixture, to find mass next to
-                them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
-                evaluations with gradients, or without if there are none, and 10 samples of the mixture;
-                1000 chains see one percent. "auto": chains of 80 evaluations, as many as cost a tenth of the
-                fit's evaluations, from 200 to 1000; none if 200 cost more, if the target has no gradients or
-                random values, or after a fit that was broken off (the verdict says why). 0 or False: none.
-            seed: of all.
+            samples: fresh samples to evaluate in addition to those behind the ELBO.
+            search: the number of L-BFGS runs that search for missed modes; the target needs gradients. They
+                start from samples of the initial region, made 1, 3, 10, 30 and 100 times as wide. 32 runs
+                find modes as wide as the region nearly always up to 100 of its widths away and not at 500;
+                narrower ones seldom. "auto": 10 to 32, within a tenth of the fit's evaluations and of its
+                seconds (or one second); none if 10 would cost more, or for the reasons that rule out chains.
+                0 or False: none.
+            explore: the number of short Markov chains from samples of the mixture that search for mass next
+                to them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
+                evaluations (of gradients too, if there are any) and 10 samples of the mixture; 1000 chains
+                detect one percent. "auto": 200 to 1000 chains of 80 evaluations, within a tenth of the fit's
+                evaluations; none if 200 would cost more, if the target has no gradients or random values, or
+                after a fit that was interrupted or failed (the diagnosis says why). 0 or False: none.
+            seed: of all random numbers.
         """
-        from natmix.result.diagnosing import diagnosed, number_of_chains, number_of_climbs
+        from natmix.result.diagnosing import diagnose_result, number_of_chains, number_of_runs
 
-        samples = whole(samples, "samples", 0)
-        climbs, chains = number_of_climbs(search), number_of_chains(explore)
-        if samples or climbs or chains:
+        samples = as_int(samples, "samples", 0)
+        runs, chains = number_of_runs(search), number_of_chains(explore)
+        if samples or runs or chains:
             self._check_target("diagnose()")
-        return diagnosed(self, samples, climbs, chains, seed)
+        return diagnose_result(self, samples, runs, chains, seed)
 
     def bridge(self, draws: Any, *, samples: int = 0, seed: int = 0) -> Estimate:
-        """The log evidence by bridge sampling, from draws of the target that a sampler such as NUTS has made.
+        """The log evidence by bridge sampling, with draws of the target from a sampler such as NUTS.
 
-        Unlike importance sampling it does not need a mixture that covers the target's tails
-        (``python benchmarks/bridge.py`` compares the two). Draws of `resample` will not do.
+        Unlike importance sampling it does not need a mixture that covers the target's tails. Draws of
+        `resample` are not suitable.
 
         Args:
-            draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` or `pymc.sample` gives
-                them; of a function of vectors, vectors [N, D], between its bounds if it has some, as
-                `sample` gives them. An array for a model with names is in the mixture's (unconstrained)
-                coordinates. Several chains as [C, N, ...].
-            samples: fresh samples of the mixture to evaluate besides those behind the ELBO.
-            seed: of these.
+            draws: the model's variables by name, as `numpyro.infer.MCMC.get_samples` or `pymc.sample` returns
+                them; for a function of vectors, vectors [N, D], within its bounds if it has any, as `sample`
+                returns them. An array for a model with names is in the mixture's (unconstrained) coordinates.
+                Several chains as [C, N, ...].
+            samples: fresh samples of the mixture to evaluate in addition to those behind the ELBO.
+            seed: of these samples.
         """
         from natmix.result.bridge import bridge
 
         self._check_target("bridge()")
-        return bridge(self, draws, whole(samples, "samples", 0), seed)
+        return bridge(self, draws, as_int(samples, "samples", 0), seed)
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Any:
-        """Samples of the mixture, [n, D]; of a model its own variables, constrained, samples first."""
-        return self._named(self.mixture.sample(seed, whole(n, "n")))
+        """``n`` samples of the mixture, [n, D]; for a model its own variables, constrained, samples first."""
+        return self._named(self.mixture.sample(as_int(n, "n"), key=seed))
 
     def predict(
         self, n: int, /, *model_args: Any, seed: int = 0, **model_kwargs: Any
     ) -> dict[str, np.ndarray]:
         """Posterior predictive samples of a PyMC model's observed variables, or of a NumPyro model.
 
-        Without arguments a NumPyro model's observed variables are drawn at the arguments of the fit. With
-        arguments it is called with these, those of the fit but for the data (new inputs, for example): all
-        variables that it draws then, and its deterministics for these arguments.
+        Without arguments a NumPyro model's observed variables are drawn with the arguments of the fit. With
+        arguments (those of the fit without the data, or with new inputs) the model is called with these, and
+        all variables that it then draws are returned, with its deterministics.
         """
         if self.model is None:
-            raise ValueError("predict() needs a NumPyro or PyMC model, which says how data come about.")
+            raise ValueError("predict() needs a NumPyro or PyMC model, which can draw data.")
         run_key(seed)
         return self.model.predict(int(seed), self.sample(n, seed=seed), model_args, model_kwargs)
 
     def _check_target(self, what: str) -> None:
         if self.target is None:
             raise ValueError(
-                f"This result does not know its target, which {what} has to evaluate: give it again, as in "
-                "natmix.Result.load(path, model=model)."
+                f"This result does not know its target, which {what} has to evaluate: load it with its "
+                "model, natmix.Result.load(path, model=model)."
             )
 
     def _named(self, x: Points) -> Any:
         return x if self.model is None else self.model.constrain(x)
 
     def resample(self, n: int, *, pool: int | None = None, seed: int = 0) -> Any:
-        """Samples corrected by importance weights.
+        """Samples corrected by importance weights (Pareto smoothed importance resampling).
 
         ``pool`` fresh samples of the mixture (5 n if left out, but at least 1000) are evaluated, their
-        weights smoothed by Pareto's distribution, and n drawn from them by these weights. Some occur twice or
-        more when the pool has few effective samples. A warning is given where the weights cannot be
-        relied on or are too few to judge, and for samples whose log density is NaN or +inf, which are left
-        out.
+        weights Pareto smoothed, and n of them drawn by these weights. Some occur twice or more if the
+        effective sample size of the pool is small. A warning says if the weights are not reliable or too
+        few to judge, and if samples were left out because their log density is NaN or +inf.
         """
-        from natmix.result.resampling import SMALLEST_POOL, resampled
+        from natmix.result.resampling import MIN_POOL, resample
 
         self._check_target("resample()")
-        usual = max(5 * whole(n, "n"), SMALLEST_POOL)
-        return self._named(resampled(self, n, usual if pool is None else pool, seed))
+        usual = max(5 * as_int(n, "n"), MIN_POOL)
+        return self._named(resample(self, n, usual if pool is None else pool, seed))
 
     def save(self, path: str | Path) -> None:
         """Write everything but the target's code to a safetensors file, as `Mixture.save` does.
 
         It holds the mixture, the samples behind the ELBO with both log densities (and the model's own
-        variables there), trajectory, numbers, settings, names, shapes and bounds of the variables, and
-        versions. Data of NumPyro, PyMC and Stan models are in it too, and what climbs and chains have found
-        if the verdict has been asked for.
+        variables there), trajectory, counts, settings, names, shapes and bounds of the variables, and
+        versions. It also holds the data of NumPyro, PyMC and Stan models, and what mode search and Markov
+        chains found if the diagnosis has been made.
         """
         from natmix.result.files import save_result
 
@@ -255,23 +257,24 @@ class Result:
     ) -> "Result":
         """Read a file written by `save`.
 
-        Without the model a result can do everything that needs no evaluation: samples (of vectors,
-        bounds and pytrees; of other models those saved, by `to_arviz`), `summary`, `diagnosis`, `plot`.
+        Without the model a result can do everything that needs no evaluation of the target: `sample` (for
+        vectors, bounds and pytrees; for other models `to_arviz` has the saved ones), `summary`, `diagnosis`,
+        `plot`.
 
         Args:
             path: the file.
             model: what was given to `natmix.fit`, to be evaluated again by `resample`, `diagnose`, `bridge`
                 and `predict`. Position and bounds of a pytree are in the file.
             model_args: as in `natmix.fit`; likewise the next three.
-            model_kwargs: the same.
-            position: the same; only for a pytree with classes of your own.
-            bounds: the same.
-            dtype: float32 or float64, if it should not be as it was.
+            model_kwargs: as in `natmix.fit`.
+            position: as in `natmix.fit`; needed only for a pytree with classes of your own.
+            bounds: as in `natmix.fit`.
+            dtype: float32 or float64; that of the file if left out.
         """
         from natmix.result.files import load_result
-        from natmix.result.saved_model import Again
+        from natmix.result.saved_model import GivenModel
 
-        return load_result(path, Again(model, model_args, model_kwargs, position, bounds), dtype)
+        return load_result(path, GivenModel(model, model_args, model_kwargs, position, bounds), dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Result":
         """Copies of all arrays; target, model and algorithm are code, and shared."""
@@ -280,27 +283,27 @@ class Result:
         copied: Result = dataclasses.replace(
             self, **{name: copy.deepcopy(getattr(self, name), memo) for name in names}
         )
-        copied.__dict__.update(copy.deepcopy(self._made(), memo))
+        copied.__dict__.update(copy.deepcopy(self._cached(), memo))
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         from natmix.result.pickling import check_code
 
         check_code(self)
-        return Result, tuple(getattr(self, f.name) for f in dataclasses.fields(self)), self._made()
+        return Result, tuple(getattr(self, f.name) for f in dataclasses.fields(self)), self._cached()
 
-    def _made(self) -> "dict[str, Diagnosis]":
-        """What has been made of the fields already, for copies."""
+    def _cached(self) -> "dict[str, Diagnosis]":
+        """Cached properties computed so far, for copies."""
         return {name: self.__dict__[name] for name in ("diagnosis",) if name in self.__dict__}
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended it."""
+        """Whether Ctrl-C ended the fit."""
         return self.stopped == "interrupted"
 
     @property
     def converged(self) -> bool:
-        """Whether it ended because nothing improved any more."""
+        """Whether the fit ended because the ELBO no longer improved."""
         return self.stopped == "converged"
 
     def plot(self, **options: Any) -> "FitAxes":
@@ -327,15 +330,15 @@ class Result:
         normalised importance weights), ``observed_data`` of a model that knows its data, and
         ``constant_data`` of a PyMC model's `pymc.Data`. Axes have the names and labels of a PyMC model's dims
         and coords, and the names of a NumPyro model's plates. The draws are independent; they are
-        stored as four chains so that plots and diagnostics of chains work, or as three, two or one where
-        only these divide their number (``elbo_samples``): none is left out.
+        stored as four chains so that plots and diagnostics of chains work, or as three, two or one if the
+        number of draws (``elbo_samples``) is not divisible by more.
 
         Args:
-            predictive: add ``posterior_predictive``, data drawn anew by a NumPyro or PyMC model.
-            log_likelihood: add ``log_likelihood``, of each of its data.
-            corrected: as many draws taken from them by their weights instead, some twice or more; a warning
-                is given where the weights cannot be relied on. `resample` has a larger pool to draw from.
-            seed: of the data drawn, and of the correction.
+            predictive: add ``posterior_predictive``, data drawn by a NumPyro or PyMC model.
+            log_likelihood: add ``log_likelihood``, of each observation.
+            corrected: resample the draws by their importance weights, some twice or more; a warning says if
+                the weights are not reliable. `resample` has a larger pool to draw from.
+            seed: of the data drawn, and of the resampling.
         """
         from natmix.result.to_arviz import to_arviz
 
@@ -354,8 +357,8 @@ class Result:
 
         if not isinstance(self.model, NumpyroModel):
             raise ValueError(
-                "A guide belongs to a NumPyro model, and this is the fit of something else, or comes from a "
-                "file without its model: natmix.Result.load(path, model=model)."
+                "to_numpyro_guide() needs the NumPyro model that was fitted; a result from a file gets it by "
+                "natmix.Result.load(path, model=model)."
             )
         return self.model.guide(self.mixture)
 
@@ -372,7 +375,7 @@ class Result:
         return sampler_start(self, chains, seed)
 
     def summary(self) -> str:
-        """The outcome in words and numbers."""
+        """The fit in words and numbers, with its diagnosis."""
         from natmix.result.summary import summary
 
         return summary(self)

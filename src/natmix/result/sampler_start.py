@@ -1,4 +1,4 @@
-"""What a Markov chain needs to begin well."""
+"""Initial points and mass matrix for MCMC."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.checks import whole
+from natmix.checks import as_int
 from natmix.models import AbstractModel
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ class SamplerStart:
     """Points and mass matrix for NUTS, in unconstrained coordinates.
 
     Attributes:
-        positions: one point per chain, drawn from the mixture: spread over its modes.
-        inverse_mass_matrix: the mixture's covariance, as NUTS in BlackJAX and NumPyro takes it. Of several
-            far modes it is too wide; ``within`` then fits better.
-        within: the covariance within components, averaged by their weights.
+        positions: one point per chain, drawn from the mixture and thus spread over its modes.
+        inverse_mass_matrix: the mixture's covariance, as NUTS in BlackJAX and NumPyro takes it. It is too
+            wide if there are several distant modes; use ``within`` then.
+        within: the weighted mean of the components' covariances.
     """
 
     positions: Float[np.ndarray, "C D"]
@@ -35,15 +35,15 @@ class SamplerStart:
     def by_name(self) -> dict[str, np.ndarray]:
         """The positions by variable, unconstrained, chains first: ``init_params`` of NumPyro's MCMC.
 
-        NumPyro takes those of a single chain without the axis of chains: ``{k: v[0] for k, v in ...}``.
+        For a single chain NumPyro expects no axis of chains: ``{k: v[0] for k, v in ...}``.
         """
         return {"x": self.positions} if self._model is None else self._model.free(self.positions)
 
     @property
     def initvals(self) -> list[Any]:
-        """For each chain its latent variables as the model has them, constrained: `pymc.sample` takes them.
+        """Each chain's latent variables, constrained: ``initvals`` of `pymc.sample`.
 
-        Of a function of a pytree, for each chain a position.
+        For a function of a pytree, each chain's position.
         """
         if self._model is None:
             return list(self.positions)
@@ -55,9 +55,9 @@ class SamplerStart:
 
 def sampler_start(result: "Result", chains: int, seed: int) -> SamplerStart:
     """`Result.sampler_start`."""
-    chains = whole(chains, "chains")
+    chains = as_int(chains, "chains")
     mixture = result.mixture
     weights = np.asarray(mixture.weights, float)
     within = np.einsum("k,kij->ij", weights / weights.sum(), np.asarray(mixture.covariances, float))
-    positions = np.asarray(mixture.sample(seed, chains), float)
+    positions = np.asarray(mixture.sample(chains, key=seed), float)
     return SamplerStart(positions, np.asarray(mixture.covariance(), float), within, result.model)

@@ -1,47 +1,48 @@
-"""What climbs and chains have found, in the file of a result: shown again without the target."""
+"""Mode search and chains of a diagnosis in a result's file, to be shown again without the target."""
 
 from typing import Any
 
 import numpy as np
 
+from natmix.diagnostics import Exploration, MissedMode, ModeSearch, diagnose
 from natmix.estimate import Estimate
 from natmix.result.result import Result
 
-_ESTIMATES = ("lacking", "known", "drift")
+_ESTIMATES = ("uncovered", "uncovered_by_samples", "excess")
 
 
 def saved_exploration(result: Result) -> dict[str, Any]:
-    """Of the verdict, if it has been asked for, by entries of the file's header."""
+    """Entries of the file's header, if the diagnosis has been made."""
     made = result.__dict__.get("diagnosis")
     if made is None:
         return {}
-    out: dict[str, Any] = {"unexplored": made.unexplored, "unsearched": made.unsearched}
+    out: dict[str, Any] = {"not_explored": made.not_explored, "not_searched": made.not_searched}
     if made.exploration is not None:
         found = made.exploration._asdict()
         position = None if found["position"] is None else [float(v) for v in found["position"]]
         out["exploration"] = found | {n: tuple(found[n]) for n in _ESTIMATES} | {"position": position}
-    if made.hunt is not None:
-        missed = [m._asdict() | {"position": [float(v) for v in m.position]} for m in made.hunt.missed]
-        out["hunt"] = made.hunt._asdict() | {"missed": missed}
+    if made.mode_search is not None:
+        missed = [m._asdict() | {"position": [float(v) for v in m.position]} for m in made.mode_search.missed]
+        out["mode_search"] = made.mode_search._asdict() | {"missed": missed}
     return out
 
 
 def keep_exploration(result: Result, header: dict[str, Any]) -> None:
-    """The verdict with what was saved, instead of other climbs and chains."""
-    from natmix.diagnostics import Exploration, Hunt, MissedMode, diagnose
-
-    found, hunted = header.get("exploration"), header.get("hunt")
-    if (found is None and hunted is None) or result.draws is None:
+    """Make the diagnosis from what was saved, without another mode search or other chains."""
+    found, searched = header.get("exploration"), header.get("mode_search")
+    if (found is None and searched is None) or result.draws is None:
         return
-    exploration, hunt = None, None
+    exploration, mode_search = None, None
     if found is not None:
         estimates = {name: Estimate(*found[name]) for name in _ESTIMATES}
         position = None if found["position"] is None else np.array(found["position"], float)
         exploration = Exploration(**(found | estimates | {"position": position}))
-    if hunted is not None:
-        missed = (MissedMode(**(m | {"position": np.array(m["position"], float)})) for m in hunted["missed"])
-        hunt = Hunt(**(hunted | {"missed": tuple(missed)}))
-    why = header.get("unexplored", ""), header.get("unsearched", "")
+    if searched is not None:
+        missed = (
+            MissedMode(**(m | {"position": np.array(m["position"], float)})) for m in searched["missed"]
+        )
+        mode_search = ModeSearch(**(searched | {"missed": tuple(missed)}))
+    why = header.get("not_explored", ""), header.get("not_searched", "")
     result.__dict__["diagnosis"] = diagnose(
-        result.mixture, result.draws, hunt, exploration, result.stopped, *why
+        result.mixture, result.draws, mode_search, exploration, result.stopped, *why
     )

@@ -1,4 +1,4 @@
-"""The model of a result in a file, and the model given again when it is loaded."""
+"""The model of a result in a file, and the model given when it is loaded."""
 
 import dataclasses
 import warnings
@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from natmix.diagnostics.draws import Draws
-from natmix.diagnostics.elbo import _log_density
+from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.elbo import target_log_density
 from natmix.models import AbstractModel, PytreeModel, as_model
 from natmix.models.pytree import leaf_name
 from natmix.models.saved import SavedModel
@@ -17,12 +17,12 @@ from natmix.models.structure import decoded, encoded
 from natmix.result.result import Result
 from natmix.targets import AbstractTarget, JaxTarget, as_target
 
-_LOOKED_AT = 16
-"""Saved samples at which a model given again is compared."""
+_COMPARED = 16
+"""The number of saved samples at which the model given on loading is compared."""
 
 
 def model_header(result: Result) -> dict[str, Any]:
-    """What JSON holds of a model."""
+    """The part of a model that the JSON header holds."""
     model = result.model
     if isinstance(model, PytreeModel):
         return {
@@ -47,7 +47,7 @@ def model_header(result: Result) -> dict[str, Any]:
 
 
 def model_tensors(result: Result) -> dict[str, np.ndarray]:
-    """What arrays a file holds of a model."""
+    """The arrays of a model in a file."""
     model = result.model
     if model is None:
         return {}
@@ -68,9 +68,9 @@ def model_tensors(result: Result) -> dict[str, np.ndarray]:
 
 
 def saved_model(
-    header: dict[str, Any], stored: Mapping[str, np.ndarray], draws: Draws | None
+    header: dict[str, Any], stored: Mapping[str, np.ndarray], draws: EvaluatedDraws | None
 ) -> AbstractModel:
-    """The model as far as a file has it."""
+    """The model as far as the file describes it."""
 
     def arrays(group: str, number: int) -> list[np.ndarray]:
         return [stored[f"{group}.{i}"] for i in range(number)]
@@ -79,7 +79,7 @@ def saved_model(
     if header["kind"] == "PytreeModel":
         leaves, low, high = (arrays(group, len(names)) for group in ("position", "low", "high"))
         structure, bounds = header["structure"], list(zip(low, high, strict=True))
-        if structure is None:  # classes of the user's, which only code can make again
+        if structure is None:  # of the user's own classes, which only code can rebuild
             return PytreeModel(
                 no_density, dict(zip(names, leaves, strict=True)), dict(zip(names, bounds, strict=True))
             )
@@ -100,15 +100,15 @@ def saved_model(
 
 
 def no_density(position: Any) -> NoReturn:
-    """In place of a function that is not in the file."""
+    """Stands for the log density, which is not in the file."""
     raise ValueError(
-        "The log density is not part of a file: give it again, as in natmix.Result.load(path, model=fn)."
+        "The log density is not part of a file: give it when loading, natmix.Result.load(path, model=fn)."
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class Again:
-    """What was given to `natmix.fit` and is given once more; see there."""
+class GivenModel:
+    """The model and its arguments given to `Result.load`, as to `natmix.fit`."""
 
     model: Any = None
     model_args: tuple[Any, ...] | None = None
@@ -117,7 +117,7 @@ class Again:
     bounds: Any = None
 
     def joined(self, result: Result) -> Result:
-        """The result with its target and model, as far as they were given."""
+        """The result with its target and model, if they were given."""
         others = ("model_args", "model_kwargs", "position", "bounds")
         if self.model is None:
             extra = [name for name in others if getattr(self, name) is not None]
@@ -156,13 +156,13 @@ def _compare(result: Result, target: AbstractTarget) -> None:
     """Warn if a target's log density is not the one in the file."""
     if result.draws is None or (isinstance(target, JaxTarget) and target.stochastic):
         return
-    x = result.draws.x[:_LOOKED_AT].astype(result.mixture.dtype)
-    now = np.asarray(_log_density(target, jax.random.key(0), jax.numpy.asarray(x)), float)
-    then = result.draws.log_target[:_LOOKED_AT]
+    x = result.draws.x[:_COMPARED].astype(result.mixture.dtype)
+    now = np.asarray(target_log_density(target, jax.random.key(0), jax.numpy.asarray(x)), float)
+    then = result.draws.log_target[:_COMPARED]
     if not np.allclose(now, then, rtol=1e-3, atol=1e-2, equal_nan=True):
         warnings.warn(
-            "The model given has another log density at the saved samples than the one that was fitted: "
-            "are its data the same? What is evaluated from now on belongs to the model given.",
+            "The model given has another log density at the saved samples than the model that was fitted: "
+            "are its data the same? All further evaluations are of the model given.",
             stacklevel=5,
         )
 

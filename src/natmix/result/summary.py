@@ -1,10 +1,11 @@
-"""The outcome of a fit in words."""
+"""`Result.summary`: a fit in words and numbers."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
+from natmix.estimate import counted
 from natmix.models import AbstractModel
 from natmix.result.export import latent_first, variables
 from natmix.result.summary_table import Variable, table
@@ -20,7 +21,7 @@ _ENDINGS = {
     "interrupted": "INTERRUPTED: this is the best mixture up to then",
     "failed": "FAILED: the target raised an error; this is the best mixture up to then",
 }
-_MOST_ROWS = 8
+_MAX_ROWS = 8
 
 
 def summary(result: "Result") -> str:
@@ -30,18 +31,17 @@ def summary(result: "Result") -> str:
     mixture = result.mixture
     kind = "diagonal" if mixture.is_diagonal else "full"
     lines = [
-        f"{result.algorithm.codename} on {mixture.dim} dimensions: {_ENDINGS[result.stopped]}.",
+        f"{result.algorithm.codename} on {counted(mixture.dim, 'dimension')}: {_ENDINGS[result.stopped]}.",
         f"  ELBO         {result.elbo}",
-        f"  mixture      {mixture.num_components} components, "
-        f"effectively {_effective(np.asarray(mixture.weights)):.1f} ({kind} covariances, "
-        f"{mixture.dtype})",
-        f"  evaluations  {counts.evaluations:,} of the target ({counts.first_evaluations:,} to begin, "
+        f"  mixture      {counted(mixture.num_components, 'component')}, effectively "
+        f"{_effective(np.asarray(mixture.weights)):.1f} ({kind} covariances, {mixture.dtype})",
+        f"  evaluations  {counts.evaluations:,} of the target ({counts.first_evaluations:,} to initialise, "
         f"{counts.training_evaluations:,} in training, {counts.elbo_evaluations:,} for the ELBO)",
-        f"  time         {times.total:.1f} s, of which {times.start:.1f} s to begin and "
+        f"  time         {times.total:.1f} s, of which {times.start:.1f} s to initialise and "
         f"{times.compilation:.1f} s compiling; "
-        f"{counts.iterations:,} iteration{'s' if counts.iterations != 1 else ''} at {rate:.3g} per second",
+        f"{counted(counts.iterations, 'iteration')} at {rate:.3g} per second",
         f"  components   {counts.added} added, {counts.deleted} deleted, {counts.left_out} of negligible "
-        f"weight left out; {counts.failed_updates} updates not usable and skipped",
+        f"weight left out; {counted(counts.failed_updates, 'failed update')} skipped",
     ]
     lines += _table(result)
     if result.diagnosis is not None:
@@ -58,7 +58,7 @@ def _effective(weights: np.ndarray) -> float:
 def _table(result: "Result") -> list[str]:
     if result.model is not None and result.draws is not None:
         return [*_weights(result), *table(_variables(result, result.model, result.draws.x))]
-    heaviest = result.mixture.top(min(_MOST_ROWS, result.mixture.num_components))
+    heaviest = result.mixture.top(min(_MAX_ROWS, result.mixture.num_components))
     shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
     rows = ["  weight   mean"]
     for share, mean in zip(shares, np.asarray(heaviest.means), strict=False):
@@ -66,7 +66,7 @@ def _table(result: "Result") -> list[str]:
         rows.append(f"  {share:6.2%}  {shown}")
     left = result.mixture.num_components - heaviest.num_components
     if left:
-        rows.append(f"  … and {left} more with {shares[_MOST_ROWS:].sum():.2%} together")
+        rows.append(f"  … and {left} more with {shares[_MAX_ROWS:].sum():.2%} together")
     return rows
 
 
@@ -75,9 +75,9 @@ def _weights(result: "Result") -> list[str]:
     shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
     if len(shares) == 1:
         return []
-    text = ", ".join(f"{share:.0%}" if share >= 0.01 else f"{share:.2%}" for share in shares[:_MOST_ROWS])
-    left = len(shares) - _MOST_ROWS
-    more = f" and {left} more with {shares[_MOST_ROWS:].sum():.1%} together" if left > 0 else ""
+    text = ", ".join(f"{share:.0%}" if share >= 0.01 else f"{share:.2%}" for share in shares[:_MAX_ROWS])
+    left = len(shares) - _MAX_ROWS
+    more = f" and {left} more with {shares[_MAX_ROWS:].sum():.1%} together" if left > 0 else ""
     return [f"  weights      {text}{more}"]
 
 

@@ -5,9 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-_MOST_ROWS = 20
-_MOST_ENTRIES = (8, 4, 2, 1)
-"""Of an array; the largest of these that leaves room for all variables."""
+from natmix.estimate import counted
+
+_MAX_ROWS = 20
+_MAX_ENTRIES = (8, 4, 2, 1)
+"""Entries shown of an array: the largest of these numbers with which all variables fit."""
 
 
 class Variable(NamedTuple):
@@ -19,11 +21,11 @@ class Variable(NamedTuple):
 
 
 def table(variables: list[Variable]) -> list[str]:
-    """Lines of text; what is not shown is counted."""
-    most = next((m for m in _MOST_ENTRIES if _rows(variables, m) <= _MOST_ROWS), 1)
+    """The table as lines; it counts what it does not show."""
+    most = next((m for m in _MAX_ENTRIES if _rows(variables, m) <= _MAX_ROWS), 1)
     shown: list[Variable] = []
     hidden = list(variables)
-    while hidden and _rows([*shown, hidden[0]], most) <= _MOST_ROWS:
+    while hidden and _rows([*shown, hidden[0]], most) <= _MAX_ROWS:
         shown.append(hidden.pop(0))
     wide = max([18, *(len(label) for v in shown for label in v.labels[:most])])
     lines = [f"  {'variable':{wide}}       mean        sd        5%       95%"]
@@ -34,12 +36,12 @@ def table(variables: list[Variable]) -> list[str]:
         if left:
             lines.append(f"  … and {left} more entries of {variable.name}")
     if hidden:
-        lines.append(f"  … and {len(hidden)} more variables: result.to_pandas() has them all")
+        lines.append(f"  … and {counted(len(hidden), 'more variable')}: result.to_pandas() has them all")
     return lines
 
 
 def _shown(variable: Variable, most: int) -> int:
-    """A line that says one entry is left out is no shorter than the entry."""
+    """How many entries to show: a line that counts one hidden entry would be no shorter than that entry."""
     entries = len(variable.labels)
     return entries if entries <= most + 1 else most
 
@@ -50,12 +52,12 @@ def _rows(variables: list[Variable], most: int) -> int:
 
 def _row(label: str, column: Float[np.ndarray, " N"], wide: int) -> str:
     sd = float(column.std())
-    mean, low, high = (_digits(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
+    mean, low, high = (_format(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
     return f"  {label:{wide}} {mean:>10} {sd:9.3g} {low:>9} {high:>9}"
 
 
-def _digits(value: float, sd: float) -> str:
-    """Four digits, more where the standard deviation would not show in them."""
+def _format(value: float, sd: float) -> str:
+    """Four significant digits, more if the standard deviation is small."""
     shown = 4
     if sd > 0 and np.isfinite(value / sd):
         shown = int(np.clip(np.ceil(np.log10(max(abs(value) / sd, 1))) + 2, 4, 12))

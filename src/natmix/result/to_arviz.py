@@ -7,23 +7,25 @@ import scipy
 from jaxtyping import Float, Int
 
 from natmix.diagnostics import pareto_smooth
-from natmix.diagnostics.draws import Draws
+from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.models import AbstractModel
 from natmix.result.export import latent_first, variables
 from natmix.result.inference_data import inference_data, joined
-from natmix.result.resampling import drawn_by_weight, warn_if_unreliable
+from natmix.result.resampling import resample_indices, warn_if_unreliable
 
 if TYPE_CHECKING:
     from natmix.result.result import Result
 
-_MOST_CHAINS = 4
+_MAX_CHAINS = 4
 
 
 def to_arviz(result: "Result", predictive: bool, log_likelihood: bool, corrected: bool, seed: int) -> Any:
     """`Result.to_arviz`."""
     draws = result.draws
     if draws is None or len(draws) == 0:
-        raise ValueError("The result has no samples with known log density: fit with elbo_samples=2000.")
+        raise ValueError(
+            "The result has no samples with known log density: fit with elbo_samples=2000, for example."
+        )
     rows = _corrected(draws, seed) if corrected else np.arange(len(draws))
     everything = latent_first(result, variables(result, draws.x))
     samples = {name: value[rows] for name, value in everything.items()}
@@ -34,7 +36,7 @@ def to_arviz(result: "Result", predictive: bool, log_likelihood: bool, corrected
     model = result.model
     for what, wanted in (("predictive", predictive), ("log_likelihood", log_likelihood)):
         if wanted and model is None:
-            raise ValueError(f"{what}=True needs a NumPyro or PyMC model, which says how data come about.")
+            raise ValueError(f"{what}=True needs a NumPyro or PyMC model, which can draw data.")
     if model is not None and predictive:
         groups["posterior_predictive"] = model.predict(seed, samples, (), {})
     groups = {
@@ -57,33 +59,33 @@ def to_arviz(result: "Result", predictive: bool, log_likelihood: bool, corrected
 
 
 def in_chains(value: Float[np.ndarray, "N ..."]) -> Float[np.ndarray, "C M ..."]:
-    """Independent draws as chains of equal length: four, or three, two or one if their number has it so."""
-    chains = next(c for c in range(_MOST_CHAINS, 0, -1) if len(value) % c == 0)
+    """Independent draws as chains of equal length: four, or three, two or one if not divisible by more."""
+    chains = next(c for c in range(_MAX_CHAINS, 0, -1) if len(value) % c == 0)
     return np.reshape(value, (chains, -1, *np.shape(value)[1:]))
 
 
-def _log_weights(draws: Draws) -> Float[np.ndarray, " N"]:
+def _log_weights(draws: EvaluatedDraws) -> Float[np.ndarray, " N"]:
     log_weights = pareto_smooth(draws.log_ratio).log_weights
     return log_weights - scipy.special.logsumexp(log_weights[np.isfinite(log_weights)])
 
 
-def _corrected(draws: Draws, seed: int) -> Int[np.ndarray, " N"]:
-    """As many draws, taken by their weights."""
+def _corrected(draws: EvaluatedDraws, seed: int) -> Int[np.ndarray, " N"]:
+    """As many draws, resampled by their weights."""
     usable = np.flatnonzero(np.isfinite(draws.log_target))
     if not usable.size:
         raise ValueError("No sample of the mixture has a positive, finite density: it cannot be corrected.")
     smoothed = pareto_smooth(draws.log_ratio[usable])
     warn_if_unreliable(smoothed, usable.size, stacklevel=5)
-    return usable[drawn_by_weight(smoothed.log_weights, len(draws), seed)]
+    return usable[resample_indices(smoothed.log_weights, len(draws), seed)]
 
 
 def _storable(name: str) -> str:
-    """A slash would be a path to a DataTree, and to a netCDF file."""
+    """The name without slashes, which DataTree and netCDF read as paths."""
     return name.replace("/", ".")
 
 
 def _axes(model: AbstractModel, names: list[str]) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """The names of axes, and labels along them; an axis must not have a variable's name."""
+    """The names of axes, and labels along them; an axis must not share the name of a variable."""
 
     def axis(name: str) -> str:
         return f"{_storable(name)}_dim" if _storable(name) in names else _storable(name)

@@ -1,4 +1,4 @@
-"""What to approximate: functions inside JAX, and functions outside it."""
+"""What to approximate: JAX functions, and Python functions outside JAX."""
 
 from natmix.targets.base import AbstractTarget, TargetError
 from natmix.targets.detection import as_target

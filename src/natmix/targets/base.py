@@ -1,4 +1,4 @@
-"""The contract of a target."""
+"""The interface of a target."""
 
 import abc
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ class TargetError(RuntimeError):
     """The target could not be evaluated.
 
     Attributes:
-        result: what the run had reached before, if it had started.
-        evaluations: points the target had been given in the call that failed.
+        result: the result of the fit up to then, if it had started.
+        evaluations: the number of points in the call that failed.
     """
 
     result: "Result | None" = None
@@ -43,7 +43,7 @@ class AbstractTarget(eqx.Module):
     @property
     @abc.abstractmethod
     def has_gradient(self) -> bool:
-        """Whether gradients can be had."""
+        """Whether the target provides gradients."""
 
     @property
     @abc.abstractmethod
@@ -58,13 +58,13 @@ class AbstractTarget(eqx.Module):
 
 
 def check_dim(dim: Any) -> int:
-    """A usable number of dimensions."""
+    """The number of dimensions, checked."""
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
         raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}.")
     return int(dim)
 
 
 def check_batch_size(size: Any) -> None:
-    """A usable number of points per call."""
+    """Raise unless this is a number of points per call."""
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
         raise ValueError(f"batch_size must be a whole number of at least 1, got {size!r}.")

@@ -1,4 +1,4 @@
-"""Find out what kind of function a target is."""
+"""Detect what kind of function a target is."""
 
 import dataclasses
 import functools
@@ -12,34 +12,38 @@ import numpy as np
 
 from natmix.targets.base import AbstractTarget, TargetError, check_dim
 from natmix.targets.host import HostTarget
-from natmix.targets.identity import depends_on_last_argument, lasting
+from natmix.targets.identity import depends_on_last_argument, stable_identity
 from natmix.targets.jax_target import JaxTarget
 
 _KEY_NAMES = ("key", "rng", "rng_key", "prng_key")
 
 
-class Found(NamedTuple):
-    """A target, and what it took to know it."""
+class DetectedTarget(NamedTuple):
+    """A target, and what its detection took.
+
+    Attributes:
+        target: the target.
+        probes: evaluations spent on its detection.
+        why: why it has no gradient, if the user does not know.
+    """
 
     target: AbstractTarget
     probes: int = 0
-    """Evaluations spent on finding out."""
     why: str = ""
-    """Why it has no gradient, if that is not plain."""
 
 
-def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Found:
-    """The target that a function is.
+def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> DetectedTarget:
+    """A function as a target.
 
-    A function that JAX can trace is never evaluated for that; one outside JAX is called at ``probe``
-    (and, if it does not like a single point, at several copies of it).
+    A function that JAX can trace is not evaluated for its detection; one outside JAX is called at ``probe``
+    (and, if it does not accept a single point, at several copies of it).
     """
     if isinstance(fn, AbstractTarget):
         if dim is not None and fn.dim != check_dim(dim):
             raise ValueError(f"dim={dim} was given, but the target has dim={fn.dim}.")
         if isinstance(fn, JaxTarget):
             _check_jax_target(fn, dtype)
-        return Found(fn)
+        return DetectedTarget(fn)
     if not callable(fn) and callable(getattr(fn, "log_prob", None)):
         fn = fn.log_prob  # a distribution
     if not callable(fn):
@@ -52,7 +56,7 @@ def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Found:
     stochastic = _takes_key(fn)
     target, trouble = _trace(fn, dim, dtype, stochastic)
     if target is not None:
-        return Found(target)
+        return DetectedTarget(target)
     if stochastic:
         raise TargetError(
             f"The target takes a key, so it must be a JAX function, but tracing it raised {trouble}."
@@ -60,8 +64,8 @@ def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Found:
     return _probe(fn, dim, probe, trouble)
 
 
-def without_gradient(target: AbstractTarget, dtype: Any) -> Found | None:
-    """The target for values only, if JAX turns out not to be able to differentiate it."""
+def without_gradient(target: AbstractTarget, dtype: Any) -> DetectedTarget | None:
+    """The target with values only, if JAX cannot differentiate it; None if it can."""
     if not isinstance(target, JaxTarget) or target.values_only or target.returns_gradient:
         return None
     x = jax.ShapeDtypeStruct((2, target.dim), dtype)
@@ -69,7 +73,7 @@ def without_gradient(target: AbstractTarget, dtype: Any) -> Found | None:
         jax.eval_shape(lambda key, x: target.evaluate(key, x, 2, needs_gradient=True), *_key_type(True), x)
     except Exception as error:
         values = dataclasses.replace(target, values_only=True)
-        return Found(values, why=f"JAX cannot differentiate it: {_short(error)}")
+        return DetectedTarget(values, why=f"JAX cannot differentiate it: {_short(error)}")
     return None
 
 
@@ -82,7 +86,7 @@ def _takes_key(fn: Callable[..., Any]) -> bool:
 
 
 def _required(fn: Callable[..., Any]) -> list[str] | None:
-    """Names of the arguments that must be given by position; None if nobody knows."""
+    """Names of the required positional arguments; None if the signature is not known."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
@@ -100,7 +104,7 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
     for batched, shape in cases:
         try:
             point = jax.ShapeDtypeStruct(shape, dtype)
-            # JAX remembers traces by the function's identity: a new one makes it look again.
+            # JAX caches traces by the function's identity: a new object is traced again.
             again = functools.partial(fn)
             program, out = jax.make_jaxpr(again, return_shape=True)(*_key_type(stochastic), point)
         except Exception as error:
@@ -108,8 +112,8 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
             outside = outside or isinstance(error, jax.errors.JAXTypeError)
             continue
         if not depends_on_last_argument(program):
-            # As when the function itself catches JAX's error and returns something else.
-            raised.append("what it returns then does not depend on the point")
+            # The function may have caught JAX's error and returned something else.
+            raised.append("its traced value does not depend on the point")
             outside = True
             continue
         gradient = isinstance(out, (tuple, list)) and len(out) == 2
@@ -118,7 +122,7 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
         if shapes == [shape[:-1], shape][: len(parts)]:
             for p in parts:
                 _check_dtype(p.dtype)
-            same = lasting(fn, program)
+            same = stable_identity(fn, program)
             kind = {"batched": batched, "returns_gradient": gradient, "stochastic": stochastic}
             return JaxTarget(fn=same, dim=dim, **kind), ""
         returned.append((shape, [_show_shape(p) for p in parts]))
@@ -135,7 +139,7 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
 
 
 def _check_jax_target(target: JaxTarget, dtype: Any) -> None:
-    """One whose kind the user declared must be of that kind."""
+    """Raise unless the target is of the kind that the user declared."""
     shape = (target.dim + 1, target.dim) if target.batched else (target.dim,)
     try:
         out = jax.eval_shape(target.fn, *_key_type(target.stochastic), jax.ShapeDtypeStruct(shape, dtype))
@@ -164,9 +168,9 @@ def _key_type(stochastic: bool) -> tuple[Any, ...]:
 # On the host ------------------------------------------------------------------------------------
 
 
-def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) -> Found:
+def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) -> DetectedTarget:
     point = np.array(probe, dtype=np.float64).reshape(dim)
-    copies = 3 if dim == 2 else 2  # a number of points that cannot be taken for the dimension
+    copies = 3 if dim == 2 else 2  # differs from the dimension
     tries = ((False, point, 1), (True, np.tile(point, (copies, 1)), copies))
     spent, problem = 0, None
     for batched, x, n in tries:
@@ -184,7 +188,7 @@ def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) ->
             problem = problem if isinstance(problem, TargetError) else error
             continue
         known = HostTarget(fn=fn, dim=dim, batched=batched, returns_gradient=gradient)
-        return Found(known, spent, f"JAX cannot trace it: {trouble}")
+        return DetectedTarget(known, spent, f"JAX cannot trace it: {trouble}")
     if isinstance(problem, TargetError):
         raise problem
     assert problem is not None
@@ -195,7 +199,7 @@ def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) ->
 
 
 class _Constant:
-    """What the function returned at the probe, to be looked at as a target's output is."""
+    """Returns what the function returned at the probe, to check it as a target's output."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -15,7 +15,7 @@ from natmix.modules.records import Evaluation
 from natmix.targets.base import AbstractTarget, TargetError, check_batch_size, check_dim
 
 _TASKS = 64
-"""Pieces an iteration's points are cut into for an executor, unless ``batch_size`` says otherwise."""
+"""Tasks per iteration for an executor, unless ``batch_size`` is given."""
 
 
 class HostTarget(AbstractTarget):
@@ -26,10 +26,10 @@ class HostTarget(AbstractTarget):
         dim: D.
         batched: whether ``fn`` takes many points and returns as many values.
         returns_gradient: whether ``fn`` returns (value, gradient).
-        gradient: a function of its own for the gradient, if there is one; called only when needed.
+        gradient: a separate function for the gradient, called only when it is needed.
         executor: any `concurrent.futures.Executor` to evaluate on.
-        batch_size: points per call of a batched ``fn``, and per task of an executor; if left out all
-            at once, or with an executor so many that each iteration has a few dozen tasks.
+        batch_size: points per call of a batched ``fn``, and per task of an executor; if left out, all
+            points at once, or with an executor a few dozen tasks per iteration.
     """
 
     fn: Callable[..., Any] = eqx.field(static=True)
@@ -54,7 +54,7 @@ class HostTarget(AbstractTarget):
 
     @property
     def has_gradient(self) -> bool:
-        """Whether gradients can be had."""
+        """Whether the target provides gradients."""
         return self.returns_gradient or self.gradient is not None
 
     @property
@@ -69,29 +69,29 @@ class HostTarget(AbstractTarget):
         n = int(count)
         points = np.array(np.asarray(x)[:n], dtype=np.float64)
         with user_code():
-            value, slope = self.call(points, needs_gradient)
+            value, gradient = self.call(points, needs_gradient)
         log_density = _padded(value, x.shape[:1], x.dtype)
-        return Evaluation(log_density, None if slope is None else _padded(slope, x.shape, x.dtype))
+        return Evaluation(log_density, None if gradient is None else _padded(gradient, x.shape, x.dtype))
 
     def call(self, points: np.ndarray, needs_gradient: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Values [n] and gradients [n, D] (if needed) at n points."""
         outputs = self._map(self.fn, points)
-        slopes = None
+        gradients = None
         if self.returns_gradient:
             pairs = [_pair(o) for o in outputs]
             outputs = [value for value, _ in pairs]
-            slopes = [slope for _, slope in pairs] if needs_gradient else None
+            gradients = [gradient for _, gradient in pairs] if needs_gradient else None
         elif needs_gradient and self.gradient is not None:
-            slopes = self._map(self.gradient, points)
+            gradients = self._map(self.gradient, points)
         values = self._joined(outputs, len(points), (), "log density")
-        if slopes is None:
+        if gradients is None:
             return values, None
-        return values, self._joined(slopes, len(points), (self.dim,), "gradient")
+        return values, self._joined(gradients, len(points), (self.dim,), "gradient")
 
     # How it is called ---------------------------------------------------------------------------
 
     def _map(self, fn: Callable[..., Any], points: np.ndarray) -> list[Any]:
-        """One output per point, or per batch of points; ``fn`` may do with its copies as it likes."""
+        """One output per point, or per batch of points; ``fn`` gets copies, which it may modify."""
         given = 0
         outputs: list[Any] = []
         try:
@@ -105,8 +105,8 @@ class HostTarget(AbstractTarget):
             raise
         except KeyboardInterrupt:
             raise Interrupted(given) from None
-        except _Broken as broken:
-            raise self._error(broken.error, broken.evaluations) from broken.error
+        except _ExecutorError as error:
+            raise self._error(error.error, error.evaluations) from error.error
         except Exception as error:
             raise self._error(error, given) from error
 
@@ -118,11 +118,11 @@ class HostTarget(AbstractTarget):
             futures.extend(executor.submit(task, piece) for piece in pieces)
             outputs = [future.result() for future in futures]
         except BaseException as error:
-            # What could not be cancelled has been evaluated or will be.
+            # Tasks that cannot be cancelled have been evaluated or will be.
             given = sum(len(p) for p, f in zip(pieces, futures, strict=False) if not f.cancel())
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(given) from None
-            raise _Broken(error, given) from error
+            raise _ExecutorError(error, given) from error
         return outputs if self.batched else [o for piece in outputs for o in piece]
 
     def _error(self, error: BaseException, evaluations: int) -> TargetError:
@@ -133,7 +133,7 @@ class HostTarget(AbstractTarget):
     # What it returned ---------------------------------------------------------------------------
 
     def _joined(self, outputs: list[Any], n: int, row: tuple[int, ...], name: str) -> np.ndarray:
-        """All outputs as one array of n rows, each of the size it should have."""
+        """All outputs as one array [n, ...], their shapes checked."""
         if not self.batched:
             rows = [_real(o, name, n) for o in outputs]
             for r in rows:
@@ -151,7 +151,7 @@ class HostTarget(AbstractTarget):
         return np.concatenate(blocks) if blocks else np.zeros((n, *row))
 
 
-class _Broken(Exception):  # noqa: N818
+class _ExecutorError(Exception):
     """An error on an executor, with the number of points it was given."""
 
     def __init__(self, error: BaseException, evaluations: int) -> None:
@@ -160,7 +160,7 @@ class _Broken(Exception):  # noqa: N818
 
 
 class _Each:
-    """A function of one point applied to several, in another process if need be."""
+    """A function of one point applied to several; it can be pickled for another process."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -176,7 +176,7 @@ def _pieces(points: np.ndarray, size: int) -> list[np.ndarray]:
 def _padded(values: np.ndarray, shape: tuple[int, ...], dtype: Any) -> Array:
     out = np.zeros(shape)
     out[: len(values)] = values
-    with np.errstate(over="ignore"):  # a float32 has no -1e50: it becomes -inf, a density of zero
+    with np.errstate(over="ignore"):  # -1e50 is -inf in float32, a density of zero
         return jnp.asarray(out.astype(dtype))
 
 
@@ -189,7 +189,7 @@ def _pair(output: Any) -> tuple[Any, Any]:
 
 
 def _real(output: Any, name: str, evaluations: int) -> np.ndarray:
-    """Numbers as float64; text, complex numbers, truth values and None are none."""
+    """Real numbers as float64; text, complex numbers, booleans and None raise."""
     try:
         array = np.asarray(output)
         if array.dtype.kind in "fiu":

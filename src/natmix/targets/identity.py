@@ -1,8 +1,8 @@
-"""Keep compiled programs for a function as long as it means the same.
+"""Reuse compiled programs for a function as long as it computes the same.
 
-Compiled programs are found again by the identity of the target's function. A function that reads
-data from outside may mean something else the next time, so what it traces to is compared: if that
-has changed the function gets a new identity, and the old programs are not used.
+JAX finds compiled programs by the identity of the target's function. A function that reads global data may
+compute something else the next time, so its traced program is compared: if that has changed, the function
+gets a new identity and is compiled anew.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ import jax
 import numpy as np
 from jax.extend import core
 
-_REMEMBERED = 8
+_CACHE_SIZE = 8
 _known: OrderedDict[Any, tuple[str, Callable[..., Any]]] = OrderedDict()
 
 
-def lasting(fn: Callable[..., Any], traced: core.ClosedJaxpr) -> Callable[..., Any]:
-    """A stand-in for ``fn``: the same as last time if ``fn`` still traces to the same program."""
+def stable_identity(fn: Callable[..., Any], traced: core.ClosedJaxpr) -> Callable[..., Any]:
+    """A wrapper of ``fn``: the same object as last time if ``fn`` still traces to the same program."""
     if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn)):
         return fn  # a pytree, for example an equinox module: its arrays are arguments of the program
     try:
@@ -28,20 +28,20 @@ def lasting(fn: Callable[..., Any], traced: core.ClosedJaxpr) -> Callable[..., A
         name: Any = fn
     except TypeError:
         name = id(fn)
-    print_now = _fingerprint(traced)
-    if name in _known and _known[name][0] == print_now:
+    fingerprint = _fingerprint(traced)
+    if name in _known and _known[name][0] == fingerprint:
         _known.move_to_end(name)
         return _known[name][1]
 
-    stand_in = _StandIn(fn)
-    _known[name] = (print_now, stand_in)
-    while len(_known) > _REMEMBERED:
+    wrapper = _Wrapper(fn)
+    _known[name] = (fingerprint, wrapper)
+    while len(_known) > _CACHE_SIZE:
         _known.popitem(last=False)
-    return stand_in
+    return wrapper
 
 
-class _StandIn:
-    """A function with an identity of its own, which can be pickled if the function can."""
+class _Wrapper:
+    """A function with its own identity; it can be pickled if the function can."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -69,7 +69,7 @@ def _fingerprint(traced: core.ClosedJaxpr) -> str:
 
 
 def _constants(traced: Any) -> Iterator[Any]:
-    """All numbers a program holds, those of its inner programs too."""
+    """All constants of a program, those of its inner programs included."""
     yield from getattr(traced, "consts", ())
     jaxpr = getattr(traced, "jaxpr", traced)
     for equation in jaxpr.eqns:

@@ -21,16 +21,15 @@ class JaxTarget(AbstractTarget):
 
     Attributes:
         fn: ``fn(x)``, of one point [D] or, if ``batched``, of points [N, D]; with ``stochastic`` it is
-            ``fn(key, x)``, and every point (every block of points, if ``batched``) gets a key of its own.
+            ``fn(key, x)``, and every point (every block of points, if ``batched``) gets its own key.
         dim: D.
         batched: whether ``fn`` takes many points and returns as many values.
         returns_gradient: whether ``fn`` returns (value, gradient); otherwise JAX differentiates it.
         stochastic: whether ``fn`` takes a key (minibatches).
         values_only: ``fn`` cannot be differentiated.
         batch_size: points evaluated at once; if left out 128, on an accelerator 1024 to 8192 by its memory,
-            or more if each is little work. Whole blocks are evaluated, so a larger one wastes time on
-            padding while there are few components; every further block costs an accelerator about as much as
-            ten small kernels.
+            or more if the target is cheap. Blocks are padded, so large ones waste time while there are few
+            components; every block costs an accelerator about as much as ten small kernels.
     """
 
     fn: Callable[..., Any]
@@ -51,7 +50,7 @@ class JaxTarget(AbstractTarget):
 
     @property
     def has_gradient(self) -> bool:
-        """Whether gradients can be had."""
+        """Whether the target provides gradients."""
         return not self.values_only
 
     @property
@@ -90,15 +89,15 @@ class JaxTarget(AbstractTarget):
             return self._value(key, x), None
         if self.returns_gradient:
             return self._call(key, x)
-        value, pull = jax.vjp(lambda x: self._value(key, x), x)
-        # Rows do not depend on each other, so the gradient of the sum holds every row's gradient.
-        return value, pull(jnp.ones_like(value))[0]
+        value, vjp = jax.vjp(lambda x: self._value(key, x), x)
+        # Points do not depend on each other: the gradient of the sum holds the gradient of every point.
+        return value, vjp(jnp.ones_like(value))[0]
 
 
 def _evaluate(
     target: JaxTarget, key: PRNGKey, needs_gradient: bool, index: Int[Array, " B"], x: Float[Array, "B D"]
 ) -> tuple[Float[Array, " B"], Float[Array, "B D"] | None]:
-    """One block of points; ``index`` is their number among all."""
+    """One block of points; ``index`` numbers them among all points."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
     block = target._many if target.batched else target._each
     value, gradient = block(keys, x, needs_gradient)

@@ -12,21 +12,21 @@ from natmix.kernels.blocks import by_memory
 _CPU_BLOCK = 128
 _ACCELERATOR_BLOCKS = (1024, 8192)
 _BYTES_PER_POINT = 2**23
-"""Of an accelerator's memory, for each point of a block: 8192 points on one with 64 GiB or more."""
+"""Bytes of an accelerator's memory per point of a block: 8192 points with 64 GiB or more."""
 _LARGEST_BLOCK = 2**17
 _NUMBERS = (2**21, 2**25)
 _BYTES_PER_NUMBER = 2**8
-"""Of an accelerator's memory, for each number that a block computes: where these are few, more points."""
+"""Bytes of an accelerator's memory per number that a block computes: cheap targets get larger blocks."""
 
 
 _UNKNOWN = ("while", "callback", "ffi_call", "custom_call", "pallas_call")
-"""Operations, by a part of their name, whose work their results do not tell."""
+"""Operations, by a part of their name, whose cost their outputs do not show."""
 
 
 def points_at_once(evaluate: Callable[[Array], Any] | None, x: Float[Array, "Q D"]) -> int:
-    """Points of a block; ``evaluate``, if the block may be larger than usual, is the target at some points.
+    """Points per block; ``evaluate`` is the target at some points, if the block may be larger than usual.
 
-    The host has to wait for an accelerator after every block, which takes longer than a light target does.
+    The host waits for an accelerator after every block, which takes longer than a cheap target does.
     """
     if jax.default_backend() == "cpu":
         return _CPU_BLOCK
@@ -39,7 +39,7 @@ def points_at_once(evaluate: Callable[[Array], Any] | None, x: Float[Array, "Q D
 
 
 def numbers(jaxpr: Any, points: int) -> float:
-    """How many numbers its operations compute; infinite where nobody knows, or one point follows another."""
+    """How many numbers its operations compute; infinite if unknown, or if points follow one another."""
     return sum(_of_operation(operation, points) for operation in jaxpr.eqns)
 
 

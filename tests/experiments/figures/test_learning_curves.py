@@ -133,5 +133,5 @@ def test_what_cannot_be_drawn_is_said():
         plot_learning_curves([])
     with pytest.raises(ValueError, match="different problems cannot be compared: gmm2, wine"):
         plot_learning_curves([TWO, run(seed(0, [1, 5], [4, 2]), problem="wine")])
-    with pytest.raises(ValueError, match="no looks at the ELBO yet"):
+    with pytest.raises(ValueError, match="no evaluations of the ELBO yet"):
         plot_learning_curves([run(seed(0, [], []))])

@@ -56,7 +56,7 @@ def test_robots_stand_as_their_samples_say(arm):
     (lines,) = (c for c in ax.collections if c.get_label() == "samples")
     drawn = np.array(lines.get_segments())  # type: ignore[attr-defined]
     assert drawn.shape == (25, 11, 2)
-    x, rows = arm.sample_with_components(3, 25)
+    x, rows = arm.sample_with_components(25, key=3)
     np.testing.assert_allclose(drawn[:, 0], 0)
     np.testing.assert_allclose(drawn[:, -1], hand(x), atol=1e-6)
     np.testing.assert_allclose(drawn[:, -1], end_position(x), atol=1e-6)

@@ -10,7 +10,7 @@ from natmix import JaxTarget
 from natmix.experiments.metrics import all_metrics, log_evidence, mmd_to_reference, neg_elbo
 from natmix.experiments.metrics.all import _padded
 from natmix.experiments.problems import load
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.references.store import save
 
 FROM_MIXTURE = {
@@ -34,9 +34,9 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "references"
 
 
-def problem(name="toy", sample=lambda key, n: P.sample(key, n), secondary=None):
+def problem(name="toy", sample=lambda n, *, key: P.sample(n, key=key), secondary=None):
     target = JaxTarget(P.log_prob, 3)
-    start = Start.build(3, 0, 1, 1)
+    start = InitialRegion.build(3, 0, 1, 1)
     return Problem(name, "", target, target, start, sample=sample, secondary=secondary or {})
 
 
@@ -79,7 +79,7 @@ def test_it_is_what_the_single_metrics_say():
     target = problem().reference
     assert values["neg_elbo"] == pytest.approx(neg_elbo(Q, target, key).value, rel=1e-12)
     assert values["log_evidence"] == pytest.approx(log_evidence(Q, target, key).value, rel=1e-10)
-    x = Q.sample(jax.random.split(key)[0], 2000)  # those of the others
+    x = Q.sample(2000, key=jax.random.split(key)[0])  # those of the others
     assert values["entropy"] == pytest.approx(-float(jnp.mean(Q.log_prob(x))), rel=1e-10)
     assert _padded(Q).num_components == 4
     assert _padded(P).num_components == 2

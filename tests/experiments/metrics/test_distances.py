@@ -90,11 +90,11 @@ def test_mmd_to_reference_uses_the_cache(tmp_path, monkeypatch):
         mmd_to_reference("planar_robot_4", q, 0)
     y = np.random.default_rng(0).normal(size=(500, 10))
     save("planar_robot_4", y, {})
-    assert mmd_to_reference("planar_robot_4", q, 7) == pytest.approx(mmd(q.sample(7, 2000), y, 6.0))
+    assert mmd_to_reference("planar_robot_4", q, 7) == pytest.approx(mmd(q.sample(2000, key=7), y, 6.0))
     save("planar_robot_4", 2 * y, {})  # other samples, another kernel
-    assert mmd_to_reference("planar_robot_4", q, 7) == pytest.approx(mmd(q.sample(7, 2000), 2 * y, 6.0))
+    assert mmd_to_reference("planar_robot_4", q, 7) == pytest.approx(mmd(q.sample(2000, key=7), 2 * y, 6.0))
     save("german_credit", y, {})
-    assert mmd_to_reference("german_credit_mb", q, 7) == pytest.approx(mmd(q.sample(7, 2000), y, 20.0))
+    assert mmd_to_reference("german_credit_mb", q, 7) == pytest.approx(mmd(q.sample(2000, key=7), y, 20.0))
     with pytest.raises(ValueError, match="no reference samples of 'gmm20'"):
         mmd_to_reference("gmm20", q, 0)
 

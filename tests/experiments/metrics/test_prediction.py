@@ -24,7 +24,7 @@ def test_mse_is_that_of_the_mean_prediction():
     rng = np.random.default_rng(0)
     features, targets = rng.normal(size=(50, 2)), rng.normal(size=50)
     q = random_mixture(0, 3, 9)
-    x = np.asarray(q.sample(4, 300))
+    x = np.asarray(q.sample(300, key=4))
     outputs = np.array([np.tanh(features @ w[:6].reshape(2, 3)) @ w[6:9] for w in x])
     expected = np.mean((outputs.mean(axis=0) - targets) ** 2)
     assert posterior_mse(network, q, 4, features, targets, 300) == pytest.approx(expected, rel=1e-10)
@@ -56,7 +56,7 @@ def test_accuracy_in_brute_force_numpy():
     rng = np.random.default_rng(2)
     features, labels = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
     q = random_mixture(2, 2, 3)
-    x = np.asarray(q.sample(5, 200))
+    x = np.asarray(q.sample(200, key=5))
     mean = (1 / (1 + np.exp(-features @ x.T))).mean(axis=1)
     expected = np.mean((mean >= 0.5) == labels)
     found = predictive_accuracy(lambda x, f: jax.nn.sigmoid(f @ x), q, 5, features, labels, 200)
@@ -74,7 +74,7 @@ def test_blocks_of_samples_change_nothing(monkeypatch):
         return features @ x + jnp.exp(x[0])
 
     assert posterior_mse(lambda x, f: linear(x, f), q, 0, features, targets, 300) == pytest.approx(whole)
-    x = np.asarray(q.sample(0, 300))
+    x = np.asarray(q.sample(300, key=0))
     brute = np.mean(((x @ features.T + np.exp(x[:, :1])).mean(axis=0) - targets) ** 2)
     assert posterior_mse(model, q, 0, features, targets, 300) == pytest.approx(brute)
 

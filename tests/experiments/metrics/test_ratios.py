@@ -74,7 +74,7 @@ def test_zero_density_makes_neg_elbo_infinite_and_is_counted():
 
 def test_invalid_values_are_left_out_and_counted():
     broken = JaxTarget(lambda x: jnp.where(x[0] > 3, jnp.nan, P.log_prob(x) + LOG_Z), 2)
-    share = float(np.mean(np.asarray(Q.sample(jax.random.split(jax.random.key(0))[0], N))[:, 0] > 3))
+    share = float(np.mean(np.asarray(Q.sample(N, key=jax.random.split(jax.random.key(0))[0]))[:, 0] > 3))
     assert 0 < share < 0.05
     assert neg_elbo(Q, broken, 0, N).invalid_share == pytest.approx(share)
     evidence = log_evidence(Q, broken, 0, N)
@@ -88,11 +88,11 @@ def test_log_evidence_and_effective_sample_size_of_gaussians():
     share = 1 / second_moment()
     assert evidence.effective_sample_size == pytest.approx(share, rel=0.1)
     assert reverse_effective_sample_size(Q, TARGET, 3, N) == evidence.effective_sample_size
-    assert forward_effective_sample_size(Q, TARGET, P.sample(5, N)) == pytest.approx(share, rel=0.1)
+    assert forward_effective_sample_size(Q, TARGET, P.sample(N, key=5)) == pytest.approx(share, rel=0.1)
 
 
 def test_log_evidence_in_brute_force_numpy():
-    x = np.asarray(Q.sample(jax.random.split(jax.random.key(9))[0], 50))
+    x = np.asarray(Q.sample(50, key=jax.random.split(jax.random.key(9))[0]))
     w = np.exp(np.asarray(P.log_prob(x)) + LOG_Z - np.asarray(Q.log_prob(x)))
     evidence = log_evidence(Q, TARGET, 9, 50)
     assert evidence.value == pytest.approx(np.log(w.mean()), abs=1e-12)
@@ -117,7 +117,7 @@ def test_standard_errors_cover():
             (
                 _z(neg_elbo(Q, TARGET, k, 500), truth),
                 _z(log_evidence(Q, TARGET, k, 500), LOG_Z),
-                _z(evidence_upper_bound(Q, TARGET, P.sample(k, 500)), upper),
+                _z(evidence_upper_bound(Q, TARGET, P.sample(500, key=k)), upper),
             )
             for k in keys
         ]
@@ -132,16 +132,16 @@ def _z(estimate, truth):
 
 
 def test_upper_bound_of_gaussians():
-    estimate = evidence_upper_bound(Q, TARGET, P.sample(2, N))
+    estimate = evidence_upper_bound(Q, TARGET, P.sample(N, key=2))
     assert abs(estimate.value - (LOG_Z + kl(MEAN_P, COV_P, MEAN_Q, COV_Q))) < 4 * estimate.standard_error
-    assert evidence_upper_bound(P, TARGET, P.sample(2, 100)).value == pytest.approx(LOG_Z, abs=1e-12)
+    assert evidence_upper_bound(P, TARGET, P.sample(100, key=2)).value == pytest.approx(LOG_Z, abs=1e-12)
 
 
 def test_a_missed_mode_is_seen_by_forward_metrics_only():
     both = Mixture.full([0.5, 0.5], [[-15.0, 0], [15, 0]], [np.eye(2)] * 2)
     one = gaussian([15.0, 0], np.eye(2))
     target = mixture_target(both)
-    samples = both.sample(0, 2000)
+    samples = both.sample(2000, key=0)
     assert neg_elbo(one, target, 0).value == pytest.approx(np.log(2), abs=1e-6)
     assert reverse_effective_sample_size(one, target, 0) == pytest.approx(1)
     assert forward_effective_sample_size(one, target, samples) < 1e-6
@@ -150,9 +150,9 @@ def test_a_missed_mode_is_seen_by_forward_metrics_only():
 
 def test_upper_bound_is_infinite_where_the_mixture_vanishes():
     far = gaussian([1e200, 0], np.eye(2))
-    estimate = evidence_upper_bound(far, TARGET, P.sample(0, 10))
+    estimate = evidence_upper_bound(far, TARGET, P.sample(10, key=0))
     assert estimate.value == np.inf
-    assert forward_effective_sample_size(far, TARGET, P.sample(0, 10)) == 0
+    assert forward_effective_sample_size(far, TARGET, P.sample(10, key=0)) == 0
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
@@ -172,7 +172,7 @@ def test_single_precision_gives_the_same():
     q32, q64 = Q.astype(jnp.float32), Q
     p32 = P.astype(jnp.float32)
     target = JaxTarget(lambda x: p32.log_prob(x) + LOG_Z, 2)
-    samples = P.sample(0, 500)
+    samples = P.sample(500, key=0)
     assert evidence_upper_bound(q32, target, samples).value == pytest.approx(
         evidence_upper_bound(q64, TARGET, samples).value, abs=1e-5
     )

@@ -36,7 +36,7 @@ def points(name, n=6):
     """Points where the density is neither flat nor tiny: between a mode, if known, and the start."""
     problem = load(name)
     if problem.sample is not None:
-        return problem.sample(jax.random.key(1), n)
+        return problem.sample(n, key=jax.random.key(1))
     return 0.1 * jax.random.normal(jax.random.key(1), (n, problem.dim))
 
 

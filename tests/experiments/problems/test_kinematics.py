@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natmix.experiments.problems.kinematics import CentreOfMass, Chains, Layout, Points, on_free_base
+from natmix.experiments.problems.kinematics import CentreOfMass, KinematicChains, Layout, Points, on_free_base
 from natmix.experiments.problems.urdf import parse_urdf
 
 URDF = """
@@ -92,7 +92,7 @@ def test_ends_and_centre_of_mass(robot, layout, poses):
     q, frames, centres = poses
     masses = {link.name: link.mass for link in robot.links.values()}
     mass = CentreOfMass.build(layout, masses, jnp.float64)
-    (rotation, position), centre = Chains.build(layout, jnp.float64).reach(mass, q)
+    (rotation, position), centre = KinematicChains.build(layout, jnp.float64).reach(mass, q)
     for n, frame in enumerate(frames):
         np.testing.assert_allclose(rotation[..., n], [frame[e].rotation for e in ENDS], atol=1e-12)
         np.testing.assert_allclose(position[..., n], [frame[e].translation for e in ENDS], atol=1e-12)
@@ -102,7 +102,7 @@ def test_ends_and_centre_of_mass(robot, layout, poses):
 def test_points(robot, layout, poses):
     q, frames, _ = poses
     links = tuple(robot.links)
-    points = Points.build(layout, links, jnp.float64)(Chains.build(layout, jnp.float64).bodies(q))
+    points = Points.build(layout, links, jnp.float64)(KinematicChains.build(layout, jnp.float64).bodies(q))
     for n, frame in enumerate(frames):
         np.testing.assert_allclose(points[..., n], [frame[name].translation for name in links], atol=1e-12)
 
@@ -110,7 +110,7 @@ def test_points(robot, layout, poses):
 def test_gradients_are_those_of_jax(robot, layout):
     """The hand-written gradient against JAX's own, through the same forward pass."""
     masses = {link.name: link.mass for link in robot.links.values()}
-    mass, chains = CentreOfMass.build(layout, masses, jnp.float64), Chains.build(layout, jnp.float64)
+    mass, chains = CentreOfMass.build(layout, masses, jnp.float64), KinematicChains.build(layout, jnp.float64)
     q = jnp.asarray(np.random.default_rng(1).normal(size=(len(MOVING) + 3, 5)))
     pull = jnp.asarray(np.random.default_rng(2).normal(size=(3, 1)))
 
@@ -132,7 +132,7 @@ def test_gradients_are_those_of_jax(robot, layout):
         ("not XML", "not a URDF file"),
         ("<robot/>", "one tree with one root"),
         ('<robot><link name="a"/><link name="b"/></robot>', "one tree with one root"),
-        ("<robot><link/></robot>", "lacks its 'name'"),
+        ("<robot><link/></robot>", "has no 'name'"),
         (URDF.replace("continuous", "prismatic"), "'bend' is prismatic; only fixed, revolute, continuous"),
         (URDF.replace('child link="leg"', 'child link="lower"'), "one tree with one root"),
         (URDF.replace('parent link="leg"', 'parent link="knee"'), "one tree with one root"),

@@ -40,7 +40,7 @@ def scipy_log_density(components, x):
 )
 def test_log_density(name, seed):
     problem = problems.load(name, seed=seed)
-    near = np.asarray(problem.sample(jax.random.key(1), 20))
+    near = np.asarray(problem.sample(20, key=jax.random.key(1)))
     x = np.concatenate([near, np.random.default_rng(0).normal(0, 40, near.shape)])
     ours = evaluate(problem.target, x, gradient=False).log_density
     np.testing.assert_allclose(ours, scipy_log_density(scipy_components(name, seed), x), rtol=1e-9)
@@ -53,7 +53,7 @@ def largest():
 
 def test_stm300(largest):
     fine, coarse = largest.target, jax.tree.map(lambda a: a.astype(jnp.float32), largest.target)
-    x = np.asarray(coarse.fn.sample(jax.random.key(1), 16))
+    x = np.asarray(coarse.fn.sample(16, key=jax.random.key(1)))
     ours, rounded = evaluate(fine, x.astype(float)), evaluate(coarse, x)
     mean, precision = parameters(1, 20, 300, 25)
     squared = np.array([np.sum((x - m) @ P * (x - m), axis=1) for m, P in zip(mean, precision, strict=True)])
@@ -90,7 +90,7 @@ def test_seeds_and_options():
 @pytest.mark.parametrize("name", ["gmm5", "stm5"])
 def test_samples_have_the_marginals(name):
     problem = problems.load(name, seed=4)
-    x = np.asarray(problem.sample(jax.random.key(2), 20_000))
+    x = np.asarray(problem.sample(20_000, key=jax.random.key(2)))
     components = scipy_components(name, 4)
 
     def marginal(d):
@@ -108,7 +108,7 @@ def test_samples_have_the_marginals(name):
 def test_samples_and_density_belong_together(name, shrink):
     """E_p[q / p] = 1 for a normalised q with lighter tails than p."""
     problem = problems.load(name, seed=5)
-    x = problem.sample(jax.random.key(3), 50_000)
+    x = problem.sample(50_000, key=jax.random.key(3))
     L = problem.target.fn.shape.scale_tril  # type: ignore[attr-defined]
     q = Mixture.full(np.ones(10), problem.modes, shrink * jnp.einsum("kij,klj->kil", L, L))
     ratio = jnp.exp(q.log_prob(x) - evaluate(problem.target, x, gradient=False).log_density)

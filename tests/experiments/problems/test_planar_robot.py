@@ -10,7 +10,7 @@ from scipy import stats
 
 from natmix import Mixture
 from natmix.experiments import problems
-from natmix.experiments.problems.planar_robot import end_position, joint_positions, ways
+from natmix.experiments.problems.planar_robot import end_position, joint_positions, mode_index
 
 VECTORS = Path(__file__).parents[2] / "reference" / "problems" / "planar_robot_4.csv"
 GOALS = {"planar_robot_1": [(7, 0)], "planar_robot_4": [(7, 0), (-7, 0), (0, 7), (0, -7)]}
@@ -82,7 +82,7 @@ def test_ways_to_the_goals_are_told_apart_by_side():
     np.testing.assert_allclose(
         [end(a) / np.linalg.norm(end(a)) * 7 for a in x[::2]], GOALS["planar_robot_4"], atol=1e-6
     )
-    found = ways(jnp.asarray(x), jnp.asarray(GOALS["planar_robot_4"], float))
+    found = mode_index(jnp.asarray(x), jnp.asarray(GOALS["planar_robot_4"], float))
     np.testing.assert_array_equal(found, np.arange(8))
 
 

@@ -149,7 +149,7 @@ def test_what_the_files_hold(whole):
 def test_the_looks_are_minus_elbos(whole):
     seed = load_run(whole.out).seeds[0]
     problem = tiny(0)
-    x = np.asarray(seed.mixture.sample(5, 5000))
+    x = np.asarray(seed.mixture.sample(5000, key=5))
     centres = np.asarray(problem.target.fn.centres)
     log_p = np.log(np.exp(-0.5 * ((x[:, None] - centres) ** 2).sum(-1)).sum(-1))
     ratio = np.asarray(seed.mixture.log_prob(x)) - log_p

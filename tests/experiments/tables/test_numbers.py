@@ -9,8 +9,8 @@ from paper_runs import one_run, unfinish, write_run
 from natmix.experiments import presets, tables
 from natmix.experiments.problems import PAPER
 from natmix.experiments.runs import load_run
-from natmix.experiments.tables import format
-from natmix.experiments.tables.jobs import at_most, parse_candidates, parse_problems, parse_times
+from natmix.experiments.tables import formatting
+from natmix.experiments.tables.cells import at_most, parse_candidates, parse_problems, parse_times
 from natmix.experiments.tables.ordering import ordering
 from natmix.experiments.tables.summary import summarise
 
@@ -50,12 +50,12 @@ def test_the_paper_has_every_number_but_zamtrux_on_stm300():
 
 
 def test_samtron_and_quick_problems_come_first():
-    jobs = tables.plan()
-    assert len(jobs) == 43
-    assert [job.codename for job in jobs[:11]] == ["SAMTRON"] * 11
-    assert [jobs[0].problem, jobs[10].problem] == ["gmm20", "stm300"]
-    assert ("ZAMTRUX", "stm300") not in {(job.codename, job.problem) for job in jobs}
-    assert jobs[0].name == "gmm20-samtron"
+    cells = tables.cells_to_run()
+    assert len(cells) == 43
+    assert [cell.codename for cell in cells[:11]] == ["SAMTRON"] * 11
+    assert [cells[0].problem, cells[10].problem] == ["gmm20", "stm300"]
+    assert ("ZAMTRUX", "stm300") not in {(cell.codename, cell.problem) for cell in cells}
+    assert cells[0].name == "gmm20-samtron"
 
 
 def test_words_of_the_command_line():
@@ -63,25 +63,25 @@ def test_words_of_the_command_line():
     assert parse_candidates("all") == tables.ALL
     assert parse_problems("wine, gmm20") == ("gmm20", "wine")
     assert parse_times(["5m,stm300=10m", "wine=2h"]) == {"": 300, "stm300": 600, "wine": 7200}
-    jobs = tables.plan(("SAMTRON",), PAPER, {"": 3, "wine": 9}, {"": 2})
-    limits = {job.problem: job.limits for job in jobs}
+    cells = tables.cells_to_run(("SAMTRON",), PAPER, {"": 3, "wine": 9}, {"": 2})
+    limits = {cell.problem: cell.limits for cell in cells}
     assert (limits["wine"].max_seconds, limits["talos"].max_seconds) == (9, 3)
     assert limits["wine"].max_run_seconds == 2
-    assert tables.plan(("SAMTRON",))[0].limits.max_seconds is None
+    assert tables.cells_to_run(("SAMTRON",))[0].limits.max_seconds is None
 
 
 def test_the_time_it_may_take_is_said_before():
-    jobs = tables.plan(("SAMTRON", "ZAMTRUX"), ("gmm20", "stm300"), {"": 600.0, "stm300": 1200.0})
-    assert at_most(jobs, 10) == (  # SAMTRON on both, ZAMTRUX on gmm20
+    cells = tables.cells_to_run(("SAMTRON", "ZAMTRUX"), ("gmm20", "stm300"), {"": 600.0, "stm300": 1200.0})
+    assert at_most(cells, 10) == (  # SAMTRON on both, ZAMTRUX on gmm20
         "3 cells of the table, 10 seeds each, a limit of 600 to 1200 s per seed: at most 6.7 hours one after "
         "another, and less for what has finished or runs together."
     )
-    (one,) = tables.plan(("SAMTRON",), ("gmm20",), None, {"": 30.0})
+    (one,) = tables.cells_to_run(("SAMTRON",), ("gmm20",), None, {"": 30.0})
     assert at_most([one], 1).startswith(
         "1 cell of the table, 1 seed each, a limit of 30 s per seed: at most 30 s"
     )
     paper = presets.paper("SAMTRON", "gmm20").max_seconds
-    assert f"{paper:g} s per seed" in at_most(tables.plan(("SAMTRON",), ("gmm20",)), 1)
+    assert f"{paper:g} s per seed" in at_most(tables.cells_to_run(("SAMTRON",), ("gmm20",)), 1)
 
 
 # Numbers by hand ----------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_mean_and_three_standard_errors(tmp_path):
     ],
 )
 def test_marks(tmp_path, values, problem, mark):
-    assert format.mark(one_run(tmp_path, values, problem=problem)) == mark
+    assert formatting.mark(one_run(tmp_path, values, problem=problem)) == mark
 
 
 def test_time_to_the_papers_number(tmp_path):
@@ -131,11 +131,11 @@ def test_time_to_the_papers_number(tmp_path):
 
     s = of("all")
     assert (s.time_to_paper, s.reached) == (40, 3)
-    assert format.time_to_paper(s) == "40"
+    assert formatting.time_to_paper(s) == "40"
     looks |= {3: [(1, 90), (80, 79.0)], 4: [(80, 79.0)]}
-    assert format.time_to_paper(of("most")) == "70 (3 of 5 seeds)"
+    assert formatting.time_to_paper(of("most")) == "70 (3 of 5 seeds)"
     looks |= {5: [(80, 79.0)]}
-    assert format.time_to_paper(of("half")) == "not reached (3 of 6 seeds)"
+    assert formatting.time_to_paper(of("half")) == "not reached (3 of 6 seeds)"
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_time_to_the_papers_number_with_and_without_compilation(tmp_path, compil
     looks = {0: [(65, 90), (70, 77.9)], 1: [(26, 90), (30, 77.9)], 2: [(21, 90), (50, 77.9)]}
     path = write_run(tmp_path / "r", "SAMTRON", "breast_cancer", looks, 100.0, None, compiling)
     s = summarise(load_run(path))
-    assert format.first_to_paper(s) == first
+    assert formatting.first_to_paper(s) == first
     assert s.time_to_paper == pytest.approx(median)
     assert s.compile_seconds == pytest.approx(mean)
     never = write_run(tmp_path / "n", "SAMTRON", "breast_cancer", {0: [(9, 80.0)]})
-    assert format.first_to_paper(summarise(load_run(never))) == "not reached"
+    assert formatting.first_to_paper(summarise(load_run(never))) == "not reached"
 
 
 def test_ordering(tmp_path):
@@ -176,7 +176,7 @@ def test_ordering(tmp_path):
 
 
 def test_seeds_as_one_types_them():
-    assert format.seeds([0, 1, 2, 5, 7, 8]) == "0:3,5,7:9"
+    assert formatting.seeds([0, 1, 2, 5, 7, 8]) == "0:3,5,7:9"
 
 
 # Merging ------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_seeds_that_were_broken_off_count_as_last_seen_if_wanted(tmp_path):
     assert {n: seed.final["neg_elbo"] for n, seed in run.finished.items()} == {0: 0.1, 1: 0.2}
     assert run.seeds[1].final["stopped"] == "unfinished"
     text = "\n".join(found.notes)
-    assert "seed 1 was broken off and counts as last looked at, after 1 iteration." in text
+    assert "seed 1 was not finished and counts as last evaluated, after 1 iteration." in text
     assert "seed 2 failed (Boom.)" in text
     assert "has not finished" not in text
     tables.write_table3(found, tmp_path / "out", candidates=["SAMTRON"])

@@ -21,9 +21,9 @@ from natmix.experiments.problems.logistic_regression import _features
 from natmix.experiments.runs import load_run
 from natmix.experiments.runs.lock import lock
 from natmix.experiments.tables.accuracy import seen_accuracy
+from natmix.experiments.tables.cells import parse_times
 from natmix.experiments.tables.commands import run_commands
-from natmix.experiments.tables.csv import write_csv
-from natmix.experiments.tables.jobs import parse_times
+from natmix.experiments.tables.csv_files import write_csv
 from natmix.experiments.tables.summary import Statistic
 from natmix.gaussians import FullGaussians
 
@@ -211,9 +211,9 @@ def quick(monkeypatch, tmp_path, quick_compilation):
     """Two-dimensional problems under the names of the paper's, with little work per iteration."""
     paper = presets.paper
 
-    def small(codename, problem):
-        chosen = paper(codename, problem)
-        return presets.Preset(chosen.codename, problem, SMALL, 1, 0.0, 3.0, 9.0, 1000.0, 12)
+    def small(codename, problem, experiment=3):
+        chosen = paper(codename, problem, experiment)
+        return presets.Preset(chosen.codename, problem, experiment, SMALL, 1, 0.0, 3.0, 9.0, 1000.0, 12)
 
     monkeypatch.setattr(presets, "paper", small)
     monkeypatch.setattr(problems, "load", lambda name, seed, dtype: tiny(seed, dtype, name))
@@ -269,7 +269,7 @@ def test_a_table_is_run_and_resumed(quick, tmp_path):
         final.write_text(json.dumps(ended))
         fifth = quick("--problems", "gmm20", "--seeds", "2:4")
         assert (
-            "gmm20-samtron: finished under another limit, without checkpoints to go on from: seed 2;"
+            "gmm20-samtron: finished with another limit, and without checkpoints to continue from: seed 2;"
             in fifth.stderr
         )
         assert "gmm20-samtron: run by another process: seed 3" in fifth.stderr

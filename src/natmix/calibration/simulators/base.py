@@ -1,4 +1,4 @@
-"""The contract of a simulator."""
+"""The interface of a simulator."""
 
 import abc
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, Start
+from natmix.models.base import AbstractModel, Points, PriorRegion
 from natmix.models.pytree import leaf_name
 
 
@@ -28,13 +28,13 @@ class Simulated(NamedTuple):
 
 
 class SimulatedModel(AbstractModel):
-    """A posterior whose data are arguments of the program: fits to other data compile nothing again.
+    """A posterior whose data are arguments of the program: fits to other data are not compiled again.
 
     Args:
         joint: the log density of (data, x), the same object for all data.
         data: a pytree of arrays.
-        like: the model without regard to its data.
-        region: where to look first.
+        like: a model with the same variables, whatever its data.
+        region: the initial region.
         constrain: the parameters of (data, x), if they depend on the data.
     """
 
@@ -43,7 +43,7 @@ class SimulatedModel(AbstractModel):
         joint: Callable[[Any, Float[Array, " D"]], Scalar],
         data: Any,
         like: AbstractModel,
-        region: Start | None,
+        region: PriorRegion | None,
         constrain: Callable[[Any, Points], Any] | None = None,
     ) -> None:
         self.dim, self.coordinates = like.dim, like.coordinates
@@ -60,7 +60,7 @@ class SimulatedModel(AbstractModel):
     def constrain(self, x: Points) -> Any:
         return self._like.constrain(x) if self._constrain is None else self._constrain(self._data, x)
 
-    def start(self, key: PRNGKey) -> Start | None:
+    def start(self, key: PRNGKey) -> PriorRegion | None:
         return self._region
 
 
@@ -69,4 +69,4 @@ class AbstractSimulator(abc.ABC):
 
     @abc.abstractmethod
     def simulations(self, key: PRNGKey, number: int) -> Iterator[Simulated]:
-        """So many, one after another."""
+        """The simulations, one after another."""

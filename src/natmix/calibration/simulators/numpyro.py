@@ -37,8 +37,8 @@ class NumpyroSimulator(AbstractSimulator):
             observed = tuple(NumpyroModel(model, self._args, self._kwargs).observed)
         if not observed:
             raise ValueError(
-                "The model observes nothing: give it data as for a fit, or name the variables that are data, "
-                "as in observed=['y']."
+                "The model has no observed variable: give it data as for a fit, or name the variables that "
+                "are data, as in observed=['y']."
             )
         names = tuple(observed)
 
@@ -89,8 +89,8 @@ def _check(names: tuple[str, ...], trace: dict[str, Any], numpyro: Any) -> None:
     for name, site in trace.items():
         if site["type"] == "sample" and isinstance(site["fn"], numpyro.distributions.Unit):
             raise ValueError(
-                f"The model has a factor {name!r}: nobody knows which data it stands for, so none can be "
-                "drawn. Write it as an observed variable, or give simulate=."
+                f"The model has a factor {name!r}, which cannot be simulated: it is not known which data it "
+                "represents. Write it as an observed variable, or give simulate=."
             )
 
 

@@ -26,11 +26,11 @@ class PymcSimulator(AbstractSimulator):
         from pytensor.graph.replace import clone_replace
 
         if not model.observed_RVs:
-            raise ValueError("The model observes nothing: give its data as for a fit.")
+            raise ValueError("The model has no observed variable: give its data as for a fit.")
         if model.potentials:
             raise ValueError(
-                f"The model has a potential {model.potentials[0].name!r}: nobody knows which data it stands "
-                "for, so none can be drawn. Write it as an observed variable, or give simulate=."
+                f"The model has a potential {model.potentials[0].name!r}, which cannot be simulated: it is "
+                "not known which data it represents. Write it as an observed variable, or give simulate=."
             )
         self._model = model
         self._like = PymcModel(model)

@@ -1,4 +1,4 @@
-"""The weights of the components over time, as a stack of ribbons."""
+"""The weights of the components over time, as stacked ribbons."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,9 +45,9 @@ def plot_component_weights(
     """A ribbon per component, as wide as its weight; small ones of similar age share one, in orange.
 
     Args:
-        history: ids and weights of the components at every look.
-        own: at most so many components have a ribbon of their own, those with the largest mean weight.
-        min_share: the mean weight, over all looks, that a ribbon of its own takes.
+        history: ids and weights of the components at every checkpoint.
+        own: at most so many components have a separate ribbon, those with the largest mean weight.
+        min_share: the smallest mean weight, over all checkpoints, of a component with a separate ribbon.
         cohorts: the others are grouped by birth into at most so many ribbons.
         ax: where to draw; a new figure if left out.
 
@@ -95,12 +95,12 @@ def group_weights(history: "WeightHistory", own: int, min_share: float, cohorts:
         raise ValueError("The history of the weights is empty; there is nothing to plot.")
     if own < 0 or cohorts < 1:
         raise ValueError(f"own must not be negative and cohorts at least 1, got {own} and {cohorts}.")
-    look = np.repeat(np.arange(T), np.diff(history.offsets))
-    ids, first, member = np.unique(history.ids, return_index=True, return_inverse=True)
-    share = np.bincount(member, history.weights, len(ids)) / T
-    born = np.asarray(history.iterations)[look[first]]
+    checkpoint = np.repeat(np.arange(T), np.diff(history.offsets))
+    ids, first, index = np.unique(history.ids, return_index=True, return_inverse=True)
+    share = np.bincount(index, history.weights, len(ids)) / T
+    born = np.asarray(history.iterations)[checkpoint[first]]
     group, names, single = _groups(ids, share, born, own, min_share, cohorts)
-    weights = np.bincount(look * len(names) + group[member], history.weights, T * len(names))
+    weights = np.bincount(checkpoint * len(names) + group[index], history.weights, T * len(names))
     table = weights.reshape(T, len(names))
     labels = [f"{w:.1%}  {name}" for w, name in zip(table[-1], names, strict=True)]
     return Ribbons(np.asarray(history.iterations), table, labels, single)
@@ -118,19 +118,19 @@ def _groups(
     group = np.empty(len(ids), int)
     group[alone] = np.arange(len(alone))
     names = [f"component {ids[k]}" for k in alone]
-    for k, members in enumerate(_cohorts(rest, born, cohorts)):
-        group[members] = len(alone) + k
-        names.append(_name(ids[members], born[members]))
+    for k, cohort in enumerate(_cohorts(rest, born, cohorts)):
+        group[cohort] = len(alone) + k
+        names.append(_name(ids[cohort], born[cohort]))
     return group, names, len(alone)
 
 
-def _cohorts(rows: np.ndarray, born: np.ndarray, most: int) -> list[np.ndarray]:
-    """Rows in groups of similar size that do not part those born at the same look."""
-    times, count = np.unique(born[rows], return_counts=True)
+def _cohorts(components: np.ndarray, born: np.ndarray, most: int) -> list[np.ndarray]:
+    """Components in cohorts of similar size that do not separate those added at the same checkpoint."""
+    times, count = np.unique(born[components], return_counts=True)
     middle = (np.cumsum(count) - count / 2) / max(int(count.sum()), 1)
     cohort = np.minimum((middle * most).astype(int), most - 1)
-    of_row = cohort[np.searchsorted(times, born[rows])]
-    return [rows[of_row == c] for c in np.unique(of_row)]
+    of_component = cohort[np.searchsorted(times, born[components])]
+    return [components[of_component == c] for c in np.unique(of_component)]
 
 
 def _name(ids: np.ndarray, born: np.ndarray) -> str:
@@ -142,7 +142,7 @@ def _name(ids: np.ndarray, born: np.ndarray) -> str:
 
 
 def _colours(ribbons: Ribbons) -> Any:
-    """Colours of their own for components; tints of orange, lighter with the time of birth, for cohorts."""
+    """Distinct colours for components; tints of orange, lighter the later they were added, for cohorts."""
     from matplotlib.colors import to_rgb
 
     cohorts = len(ribbons.labels) - ribbons.own

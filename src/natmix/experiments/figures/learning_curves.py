@@ -1,4 +1,4 @@
-"""How fast runs learn: -ELBO over time or evaluations, mean and range over the seeds."""
+"""Learning curves: -ELBO over time or evaluations, mean and range over the seeds."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _SMALL = 1.0  # above it a logarithmic axis hides the differences that count
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """-ELBO of the seeds of a run: at each place what the last look before it found."""
+    """-ELBO of the seeds of a run: at each point that of the last evaluation before it."""
 
     x: Float[np.ndarray, " P"]
     mean: Float[np.ndarray, " P"]
@@ -44,19 +44,19 @@ class Curve:
 def learning_curve(run: Run, x: str = "run_seconds") -> Curve:
     """Mean, smallest and largest -ELBO over the seeds.
 
-    The range begins with the first look at any seed, the mean (NaN before) where every seed has been looked
-    at; a seed that stopped keeps its last value.
+    The range starts with the first evaluation of any seed, the mean (NaN before) when every seed has been
+    evaluated; a seed that stopped keeps its last value.
     """
     _check_x(x)
     seeds = [seed for seed in run.seeds.values() if _usable(seed, x).any()]
     if not seeds:
-        raise ValueError(f"{run.path} has no looks at the ELBO yet; there is nothing to draw.")
-    looks = [(_places(s, x)[_usable(s, x)], s.metrics["neg_elbo"][_usable(s, x)]) for s in seeds]
-    first, last = min(at[0] for at, _ in looks), max(at[-1] for at, _ in looks)
+        raise ValueError(f"{run.path} has no evaluations of the ELBO yet: there is nothing to draw.")
+    curves = [(_places(s, x)[_usable(s, x)], s.metrics["neg_elbo"][_usable(s, x)]) for s in seeds]
+    first, last = min(at[0] for at, _ in curves), max(at[-1] for at, _ in curves)
     grid = np.clip(np.geomspace(first, last, _POINTS), first, last)  # in spite of rounding
     grid[0], grid[-1] = first, last
-    # Before a seed's first look nothing is known of it.
-    values = np.array([np.append(np.nan, y)[np.searchsorted(at, grid, side="right")] for at, y in looks])
+    # NaN before a seed's first evaluation.
+    values = np.array([np.append(np.nan, y)[np.searchsorted(at, grid, side="right")] for at, y in curves])
     return Curve(grid, values.mean(0), np.nanmin(values, 0), np.nanmax(values, 0))
 
 
@@ -97,7 +97,7 @@ def plot_learning_curves(runs: Sequence[Run], x: str = "run_seconds", ax: "Axes 
 
 
 def plot_comparison(runs: Sequence[Run]) -> "Figure":
-    """A row of pictures per problem: learning curves over time and over evaluations."""
+    """Learning curves over time and over evaluations, one row of panels per problem."""
     problems = list(dict.fromkeys(run.problem for run in runs))
     figure, axes = pyplot().subplots(
         len(problems), 2, figsize=(10, 3.8 * len(problems)), dpi=DPI, layout="constrained", squeeze=False
@@ -111,7 +111,7 @@ def plot_comparison(runs: Sequence[Run]) -> "Figure":
 
 
 def run_labels(runs: Sequence[Run]) -> list[str]:
-    """Codenames; with the name of the directory, or its path, where they alone do not tell the runs apart."""
+    """Codenames; with the name of the directory, or its path, where codenames do not distinguish the runs."""
     labels = [run.codename for run in runs]
     for more in (lambda run: run.path.name, lambda run: str(run.path)):
         labels = [
@@ -140,19 +140,19 @@ def _plain(value: float, position: int | None = None) -> str:
 
 
 def _places(seed: SeedRun, x: str) -> np.ndarray:
-    """Where on the axis the looks of a seed are."""
+    """Where on the axis the evaluations of a seed are."""
     if x == "run_seconds":
         return np.asarray(seed.metrics["seconds"], float) - np.asarray(seed.metrics["compile_seconds"], float)
     return np.asarray(seed.metrics[x], float)
 
 
 def _usable(seed: SeedRun, x: str) -> np.ndarray:
-    """Looks with a finite -ELBO, at a place a logarithmic axis has."""
+    """Evaluations with a finite -ELBO, at a positive place if the axis is logarithmic."""
     return np.isfinite(seed.metrics["neg_elbo"]) & (_places(seed, x) > 0)
 
 
 def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:
-    """Show the end of every curve in full; the steep beginning may leave the picture."""
+    """Show the end of every curve in full; the steep start may lie outside the axes."""
     lowest = min(curve.low.min() for curve in curves)
     highest = max(curve.high.max() for curve in curves)
     if -_NEAR_ZERO < lowest < _SMALL and highest > _LOG_RATIO * max(lowest, _NEAR_ZERO):

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from natmix.experiments.problems.planar_robot import joint_positions, ways
+from natmix.experiments.problems.planar_robot import joint_positions, mode_index
 from natmix.mixture import Mixture
 from natmix.plot.style import DPI, INK, KNOWN, component_colours, explain, name_axes, pyplot, shades, tidy
 
@@ -19,7 +19,7 @@ _FAINTEST, _STRONGEST = 0.12, 0.7
 
 
 class Families(NamedTuple):
-    """Components that do alike: one goal, one side of bending; heaviest family first.
+    """Families of components with the same goal and side of bending, the heaviest first.
 
     Attributes:
         of: the family of every component [K].
@@ -78,7 +78,7 @@ def families(mixture: Mixture, goals: Float[np.ndarray, "G 2"]) -> Families:
     """Components by the goal nearest to the hand of their mean and the side to which that robot bends."""
     weights = np.asarray(mixture.weights, dtype=float)
     places = goals if len(goals) else np.zeros((1, 2))
-    _, of = np.unique(np.asarray(ways(mixture.means, jnp.asarray(places))), return_inverse=True)
+    _, of = np.unique(np.asarray(mode_index(mixture.means, jnp.asarray(places))), return_inverse=True)
     total = np.bincount(of, weights)
     order = np.argsort(-total, kind="stable")
     of = np.argsort(order)[of]
@@ -95,7 +95,7 @@ def _draw_samples(ax: "Axes", mixture: Mixture, kin: Families, samples: int, see
     """Thin robots; how far they reach."""
     from matplotlib.collections import LineCollection
 
-    x, rows = (np.asarray(a) for a in mixture.sample_with_components(seed, samples))
+    x, rows = (np.asarray(a) for a in mixture.sample_with_components(samples, key=seed))
     weights = np.asarray(mixture.weights, dtype=float)
     opacity = _FAINTEST + (_STRONGEST - _FAINTEST) * weights / weights.max()
     colours = np.column_stack([shades(component_colours(len(kin.weights))[kin.of]), opacity])

@@ -43,7 +43,7 @@ class Subject:
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """A figure, what should be known about it, and whether it shows all seeds."""
+    """A figure, a note about it, and whether it shows all seeds."""
 
     figure: "Figure"
     note: str = ""
@@ -89,13 +89,13 @@ def _talos(subject: Subject) -> Drawing:
 
 
 def _target_samples(subject: Subject) -> tuple[str, Float[np.ndarray, "N D"] | None, str]:
-    """Where samples of the target come from, the samples if there are any, and why not if there should be."""
+    """The source of the target's samples, the samples if there are any, and why not if they are missing."""
     from natmix.experiments.references import load_for
 
     try:
         problem = subject.problem
         if problem.sample is not None:
-            x = problem.sample(jax.random.key(subject.seed.seed), _SAMPLES)
+            x = problem.sample(_SAMPLES, key=jax.random.key(subject.seed.seed))
             return f"target ({_SAMPLES:,} exact samples)", np.asarray(x), ""
         reference = load_for(problem)
     except (FileNotFoundError, ImportError) as error:

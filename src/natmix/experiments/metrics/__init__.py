@@ -1,4 +1,4 @@
-"""How good a mixture is: the paper's metrics, and some it does not have."""
+"""Metrics of a mixture: those of the paper, and some more."""
 
 from natmix.experiments.metrics.all import Metrics, all_metrics
 from natmix.experiments.metrics.detected_modes import detected_modes

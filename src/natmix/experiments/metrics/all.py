@@ -1,4 +1,4 @@
-"""Everything worth knowing about a mixture at the end of a run."""
+"""All metrics of a mixture at the end of a run."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike, PRNGKey
 from natmix.experiments.metrics.effective_sample_size import forward_effective_sample_size
 from natmix.experiments.metrics.entropy import entropy
 from natmix.experiments.metrics.evidence_upper_bound import evidence_upper_bound
@@ -26,7 +26,7 @@ class Metrics(dict[str, float]):
     """Numbers by name.
 
     Attributes:
-        missing: why a number that this problem could have is not there, by name.
+        missing: why a metric of this problem is not available, by name.
     """
 
     def __init__(self, values: dict[str, float], missing: dict[str, str]) -> None:
@@ -34,13 +34,13 @@ class Metrics(dict[str, float]):
         self.missing = missing
 
 
-def all_metrics(problem: "Problem", mixture: Mixture, key: PRNGKey | int, samples: int = 2000) -> Metrics:
-    """All metrics that can be had, a standard error beside each where there is one (``_se``).
+def all_metrics(problem: "Problem", mixture: Mixture, key: KeyLike, samples: int = 2000) -> Metrics:
+    """All metrics that are available, each with its standard error if it has one (``_se``).
 
     From samples of the mixture: ``neg_elbo`` with ``zero_share`` and ``invalid_share``, ``entropy``,
     ``log_evidence``, ``reverse_ess``. From samples of the target, if the problem has a sampler or
     reference samples were made: ``forward_ess``, ``eubo``, ``sliced_wasserstein``. And the problem's own.
-    A metric that lacks a file, or would be infinite, is listed in ``missing`` with the reason.
+    A metric whose file is missing, or that is infinite, is listed in ``missing`` with the reason.
     """
     keys = jax.random.split(as_key(key), 4)
     mixture = _padded(mixture)
@@ -68,7 +68,7 @@ _FROM_TARGET = ("eubo", "forward_ess", "sliced_wasserstein")
 
 
 def _from_mixture(problem: "Problem", mixture: Mixture, key: PRNGKey, samples: int) -> dict[str, float]:
-    # The same samples everywhere (the others split their key), and programs compiled for them once.
+    # The same samples for all metrics (the others split their key), and programs compiled once.
     elbo = neg_elbo(mixture, problem.reference, key, samples)
     evidence = log_evidence(mixture, problem.reference, key, samples)
     spread = entropy(mixture, jax.random.split(key)[0], samples)
@@ -90,7 +90,7 @@ def _from_target(
 ) -> dict[str, float]:
     key_x, key_slices = jax.random.split(key)
     bound = evidence_upper_bound(mixture, problem.reference, samples)
-    x = mixture.sample(key_x, len(samples))
+    x = mixture.sample(len(samples), key=key_x)
     return {
         "eubo": bound.value,
         "eubo_se": bound.standard_error,
@@ -100,16 +100,16 @@ def _from_target(
 
 
 def _padded(mixture: Mixture) -> Mixture:
-    """With absent components up to a power of two: mixtures of similar size share compiled programs."""
+    """Padded with absent components to a power of two, so that similar mixtures share compiled programs."""
     K = mixture.num_components
     extra = 2 ** (K - 1).bit_length() - K
-    rows = jnp.concatenate([jnp.arange(K), jnp.zeros(extra, int)])
+    index = jnp.concatenate([jnp.arange(K), jnp.zeros(extra, int)])
     log_weights = jnp.pad(mixture.log_weights, (0, extra), constant_values=-jnp.inf)
-    return Mixture(log_weights, mixture.components.take(rows))
+    return Mixture(log_weights, mixture.components.take(index))
 
 
 def _target_samples(problem: "Problem", key: PRNGKey, samples: int) -> Float[np.ndarray, "N D"] | None:
     if problem.sample is not None:
-        return np.asarray(problem.sample(key, samples))
+        return np.asarray(problem.sample(samples, key=key))
     reference = load_for(problem)
     return None if reference is None else reference.samples[:samples]

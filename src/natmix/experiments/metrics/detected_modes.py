@@ -1,4 +1,4 @@
-"""How many modes were found."""
+"""The number of detected modes."""
 
 import jax.numpy as jnp
 from numpy.typing import ArrayLike

@@ -1,23 +1,23 @@
-"""How well the mixture would do as an importance distribution."""
+"""The effective sample size of the mixture as a proposal."""
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
-from natmix.experiments.metrics.ratios import at_mixture_samples, at_target_samples, log_mean_exp
+from natmix.array_types import KeyLike
+from natmix.diagnostics.psis import log_mean_exp, relative_ess
+from natmix.experiments.metrics.ratios import at_mixture_samples, at_target_samples
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
 
 def reverse_effective_sample_size(
-    mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000
+    mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int = 2000
 ) -> float:
     """ESS / n = E_q[w]^2 / E_q[w^2], w = p~ / q, from samples of the mixture: 1 if q = p.
 
-    A mixture that has missed a mode does not see it: compare with `forward_effective_sample_size`.
+    It does not show a missed mode: compare with `forward_effective_sample_size`.
     """
-    return share(at_mixture_samples(mixture, target, key, samples).log_w)
+    return relative_ess(at_mixture_samples(mixture, target, key, samples).log_w)
 
 
 def forward_effective_sample_size(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> float:
@@ -31,9 +31,3 @@ def forward_effective_sample_size(mixture: Mixture, target: AbstractTarget, samp
     if np.any(np.isinf(log_w)):  # a sample where one of the densities vanishes
         return 0.0
     return float(np.exp(-log_mean_exp(log_w) - log_mean_exp(-log_w)))
-
-
-def share(log_w: Float[np.ndarray, " N"]) -> float:
-    """(sum w)^2 / (n sum w^2); zero without a positive weight."""
-    square = log_mean_exp(2 * log_w)
-    return float(np.exp(2 * log_mean_exp(log_w) - square)) if np.isfinite(square) else 0.0

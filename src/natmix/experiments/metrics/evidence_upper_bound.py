@@ -12,7 +12,7 @@ from natmix.targets import AbstractTarget
 def evidence_upper_bound(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> Estimate:
     """EUBO = E_p[log p~(x) - log q(x)] = log Z + KL(p || q), from independent samples of the target.
 
-    Its distance from log Z tells of modes that the mixture has missed, which the ELBO does not. For targets
+    Its distance from log Z shows modes that the mixture has missed; that of the ELBO does not. For targets
     of infinite variance (stm, 2 degrees of freedom) it is infinite; the estimate only grows with the samples.
     """
     log_w = at_target_samples(mixture, target, samples).log_w

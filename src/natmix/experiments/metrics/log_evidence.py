@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from natmix.array_types import PRNGKey
-from natmix.experiments.metrics.effective_sample_size import share
-from natmix.experiments.metrics.ratios import at_mixture_samples, log_mean_exp
+from natmix.array_types import KeyLike
+from natmix.diagnostics.psis import log_mean_exp, relative_ess
+from natmix.experiments.metrics.ratios import at_mixture_samples
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
@@ -28,9 +28,7 @@ class Evidence(NamedTuple):
     invalid_share: float
 
 
-def log_evidence(
-    mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000
-) -> Evidence:
+def log_evidence(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int = 2000) -> Evidence:
     """The estimate log Z = log E_q[w], w = p~(x) / q(x), from samples of the mixture.
 
     The standard error is std(w) / (mean(w) sqrt(n)).
@@ -40,7 +38,7 @@ def log_evidence(
     if not np.isfinite(value):  # no sample with a positive density, or none at all
         return Evidence(value, float("inf"), 0.0, invalid)
     n = log_w.size
-    ess = share(log_w)
+    ess = relative_ess(log_w)
     # var(w) / mean(w)^2 = (1 / ess - 1) n / (n - 1)
     error = np.sqrt(max(1 / ess - 1, 0.0) / (n - 1)) if n > 1 else np.inf
     return Evidence(value, float(error), ess, invalid)

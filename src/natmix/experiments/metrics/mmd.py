@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.experiments.references import load, reference_name
 from natmix.mixture import Mixture
 
@@ -34,19 +34,19 @@ def mmd(samples: ArrayLike, reference: ArrayLike, alpha: float) -> float:
     return _mmd(np.asarray(samples, dtype=float), kernel)
 
 
-def mmd_to_reference(problem_name: str, mixture: Mixture, key: PRNGKey | int) -> float:
+def mmd_to_reference(problem_name: str, mixture: Mixture, key: KeyLike) -> float:
     """`mmd` between 2000 samples of the mixture and the reference samples of a test problem.
 
-    They are made once by ``natmix references``; a FileNotFoundError says so if they are missing.
+    They are generated once by ``natmix references``; a FileNotFoundError says so if they are missing.
     """
     name = reference_name(problem_name)
     reference = load(name)
     kernel = _remembered(name, reference.sha256)
-    return _mmd(np.asarray(mixture.sample(key, SAMPLES), dtype=float), kernel)
+    return _mmd(np.asarray(mixture.sample(SAMPLES, key=key), dtype=float), kernel)
 
 
 class _Kernel(NamedTuple):
-    """What of the MMD belongs to the reference points alone."""
+    """The parts of the MMD that depend on the reference points only."""
 
     scale: Float[np.ndarray, " D"]
     points: Float[np.ndarray, "M D"]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.diagnostics.elbo import estimate_elbo
 from natmix.mixture import Mixture
 from natmix.random_keys import as_key
@@ -13,7 +13,7 @@ class NegElbo(NamedTuple):
     """An estimate of -ELBO.
 
     Attributes:
-        value: +inf if a sample hit a density of zero, for then it is.
+        value: +inf if the target's density is zero at a sample.
         standard_error: of the mean over the samples with a positive density.
         zero_share: share of samples with log density -inf.
         invalid_share: share of samples with log density NaN or +inf; they are left out.
@@ -25,7 +25,7 @@ class NegElbo(NamedTuple):
     invalid_share: float
 
 
-def neg_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000) -> NegElbo:
+def neg_elbo(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int = 2000) -> NegElbo:
     """-ELBO = E_q[log q(x) - log p~(x)] = KL(q || p) - log Z (Eq. 1), from samples of the mixture."""
     if samples < 1:
         raise ValueError(f"An estimate needs at least one sample, got {samples}.")

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
-from natmix.diagnostics.elbo import _log_density
+from natmix.array_types import KeyLike, PRNGKey
+from natmix.diagnostics.elbo import target_log_density
 from natmix.mixture import Mixture
 from natmix.random_keys import as_key
 from natmix.targets import AbstractTarget
@@ -26,12 +26,12 @@ class Ratios(NamedTuple):
     invalid_share: float
 
 
-def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int) -> Ratios:
-    """At samples of q; the same points as `natmix.experiments.metrics.neg_elbo` takes with the same key."""
+def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int) -> Ratios:
+    """At samples of q; with the same key the samples of `natmix.experiments.metrics.neg_elbo`."""
     if samples < 2:
         raise ValueError(f"An estimate with a standard error needs at least two samples, got {samples}.")
     key_x, key_target = jax.random.split(as_key(key))
-    return _at(mixture, target, key_target, mixture.sample(key_x, samples))
+    return _at(mixture, target, key_target, mixture.sample(samples, key=key_x))
 
 
 def at_target_samples(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> Ratios:
@@ -46,15 +46,7 @@ def at_target_samples(mixture: Mixture, target: AbstractTarget, samples: ArrayLi
 
 def _at(mixture: Mixture, target: AbstractTarget, key: PRNGKey, x: ArrayLike) -> Ratios:
     points = jax.numpy.asarray(x, mixture.dtype)
-    log_p = np.asarray(_log_density(target, key, points), dtype=float)
+    log_p = np.asarray(target_log_density(target, key, points), dtype=float)
     log_q = np.asarray(mixture.log_prob(points), dtype=float)
     valid = log_p < np.inf
     return Ratios((log_p - log_q)[valid], float(np.mean(~valid)))
-
-
-def log_mean_exp(log_w: Float[np.ndarray, " N"]) -> float:
-    """The log of the mean of exp(log_w), without overflow."""
-    top = float(np.max(log_w, initial=-np.inf))
-    if not np.isfinite(top):
-        return top
-    return top + float(np.log(np.mean(np.exp(log_w - top))))

@@ -1,5 +1,5 @@
-"""Hyperparameters that others chose: those of the paper's Experiment 3."""
+"""The hyperparameters that the paper chose, for its Experiments 1 and 3."""
 
-from natmix.experiments.presets.paper import Preset, codenames, paper, problems
+from natmix.experiments.presets.paper import EXPERIMENTS, Preset, codenames, paper, problems
 
-__all__ = ["Preset", "codenames", "paper", "problems"]
+__all__ = ["EXPERIMENTS", "Preset", "codenames", "paper", "problems"]

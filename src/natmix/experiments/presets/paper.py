@@ -1,7 +1,9 @@
-"""The paper's choices of hyperparameters for nine codenames on its test problems.
+"""The paper's choices of hyperparameters, by experiment, codename and problem.
 
-``paper.csv`` holds one row per codename and problem; an empty cell does not apply. Rows named
-``*_testsplit`` belong to the paper's table of accuracies on held-out data.
+``experiment1.csv`` holds those of Experiment 1 (two codenames on three problems, tab:exp1_eval), found by
+Bayesian optimization; ``experiment3.csv`` those of Experiment 3 (nine codenames on eleven problems), found by
+grid search. SEPYRUX is in both, with other values. One row per codename and problem; an empty cell does not
+apply. Rows named ``*_testsplit`` belong to the paper's table of accuracies on held-out data.
 """
 
 import csv
@@ -12,7 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from natmix.experiments.problems.base import Start
+from natmix.experiments.problems.base import InitialRegion
 from natmix.modules.codenames import MODULES, parse
 from natmix.modules.hyperparameters import Option
 
@@ -22,6 +24,11 @@ MOST_STORED = 2_000_000
 The paper stored up to 10,000,000 and then dropped every second one. Here a reservoir stays uniform
 over the whole history whatever its size, and 2,000,000 are as good at a fifth of the memory.
 """
+
+EXPERIMENTS = {"paper": 3, "paper-exp1": 1}
+"""The experiments of the paper whose hyperparameters are known, by the name of their preset."""
+
+MAIN_EXPERIMENT = EXPERIMENTS["paper"]
 
 _LIMITS = ("stepsize", "min_stepsize", "max_stepsize")
 
@@ -33,6 +40,7 @@ class Preset:
     Attributes:
         codename: the algorithm.
         problem: the problem.
+        experiment: the number of the paper's experiment.
         overrides: hyperparameters by module, for `natmix.GMMVI.from_codename`.
         components: how many to start with.
         mean: of the starting means, a number or one per dimension.
@@ -44,6 +52,7 @@ class Preset:
 
     codename: str
     problem: str
+    experiment: int
     overrides: Mapping[str, Mapping[str, Any]]
     components: int
     mean: float | tuple[float, ...]
@@ -52,29 +61,29 @@ class Preset:
     max_seconds: float
     max_iterations: int
 
-    def start(self, dim: int) -> Start:
+    def start(self, dim: int) -> InitialRegion:
         """Where runs start in ``dim`` dimensions."""
-        return Start.build(dim, self.mean, self.mean_scale, self.variance)
+        return InitialRegion.build(dim, self.mean, self.mean_scale, self.variance)
 
 
-def paper(codename: str, problem: str) -> Preset:
-    """The paper's choice for this algorithm (letters in any order and case) on this problem."""
+def paper(codename: str, problem: str, experiment: int = MAIN_EXPERIMENT) -> Preset:
+    """The paper's choice for this algorithm (letters in any order and case) on this problem.
+
+    Args:
+        codename: the algorithm.
+        problem: the problem.
+        experiment: 3 (the paper's main experiment) or 1.
+    """
     options = parse(codename)
     name = "".join(options[m].letter for m in MODULES)
-    rows = _rows()
-    if name not in codenames():
-        raise ValueError(
-            f"The paper has no hyperparameters for {name}; it has them for {', '.join(codenames())}."
-        )
+    rows = _rows(experiment)
     if (name, problem) not in rows:
-        raise ValueError(
-            f"The paper has no hyperparameters for {name} on {problem!r}; for {name} it has them on "
-            f"{', '.join(problems(name))}."
-        )
+        raise ValueError(_nothing_chosen(name, problem, experiment))
     row = rows[name, problem]
     return Preset(
         codename=name,
         problem=problem,
+        experiment=experiment,
         overrides=_overrides(row, options),
         components=int(row["initial_components"]),
         mean=_per_dimension(row["initial_mean"]),
@@ -85,23 +94,39 @@ def paper(codename: str, problem: str) -> Preset:
     )
 
 
-def codenames() -> tuple[str, ...]:
-    """The algorithms the paper has hyperparameters for."""
-    return tuple(dict.fromkeys(codename for codename, _ in _rows()))
+def codenames(experiment: int = MAIN_EXPERIMENT) -> tuple[str, ...]:
+    """The algorithms this experiment of the paper has hyperparameters for."""
+    return tuple(dict.fromkeys(codename for codename, _ in _rows(experiment)))
 
 
-def problems(codename: str) -> tuple[str, ...]:
-    """The problems the paper has hyperparameters for, with this algorithm."""
-    return tuple(problem for name, problem in _rows() if name == codename.upper())
+def problems(codename: str, experiment: int = MAIN_EXPERIMENT) -> tuple[str, ...]:
+    """The problems this experiment of the paper has hyperparameters for, with this algorithm."""
+    return tuple(problem for name, problem in _rows(experiment) if name == codename.upper())
+
+
+def _nothing_chosen(name: str, problem: str, experiment: int) -> str:
+    """Why there is no preset, and where there is one."""
+    if problems(name, experiment):
+        here = f"for {name} on {problem!r}; for {name} it has them on {', '.join(problems(name, experiment))}"
+    else:
+        here = f"for {name}; it has them for {', '.join(codenames(experiment))}"
+    elsewhere = [
+        f" Experiment {number} has them for {name} on {problem} (preset {preset})."
+        for preset, number in EXPERIMENTS.items()
+        if number != experiment and (name, problem) in _rows(number)
+    ]
+    return f"The paper's Experiment {experiment} has no hyperparameters {here}.{''.join(elsewhere)}"
 
 
 @functools.cache
-def _rows() -> dict[tuple[str, str], dict[str, str]]:
-    text = (
-        importlib.resources.files("natmix.experiments.presets")
-        .joinpath("paper.csv")
-        .read_text(encoding="utf-8")
-    )
+def _rows(experiment: int) -> dict[tuple[str, str], dict[str, str]]:
+    if experiment not in EXPERIMENTS.values():
+        known = " and ".join(str(number) for number in sorted(EXPERIMENTS.values()))
+        raise ValueError(
+            f"Hyperparameters are known of the paper's experiments {known}, not of {experiment!r}."
+        )
+    file = importlib.resources.files("natmix.experiments.presets").joinpath(f"experiment{experiment}.csv")
+    text = file.read_text(encoding="utf-8")
     return {(row["codename"], row["problem"]): row for row in csv.DictReader(text.splitlines())}
 
 

@@ -1,10 +1,10 @@
 """The test problems of the paper.
 
->>> from natmix import problems
+>>> from natmix.experiments import problems
 >>> problem = problems.load("stm20", seed=3)
 """
 
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.catalogue import PAPER, Entry, catalogue, load, names
 
-__all__ = ["PAPER", "Entry", "Problem", "Start", "catalogue", "load", "names"]
+__all__ = ["PAPER", "Entry", "InitialRegion", "Problem", "catalogue", "load", "names"]

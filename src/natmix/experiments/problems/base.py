@@ -1,7 +1,7 @@
-"""What a test problem is."""
+"""Test problems: a target with its initial region and what is known about it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -15,14 +15,22 @@ from natmix.gaussians.diagonal import DiagonalGaussians
 from natmix.mixture import Mixture
 from natmix.targets import JaxTarget
 
-Sampler = Callable[[PRNGKey, int], Float[Array, "N D"]]
+
+class Sampler(Protocol):
+    """Draws exact samples of a target."""
+
+    def __call__(self, n: int, *, key: PRNGKey) -> Float[Array, "n D"]:
+        """``n`` independent samples."""
+        ...
+
+
 Metric = Callable[[Mixture, PRNGKey], float]
 
 
-class Start(eqx.Module):
-    """Where a run starts: means from N(mean, mean_scale^2), all with the same diagonal covariance.
+class InitialRegion(eqx.Module):
+    """The initial mixture of a run: means from N(mean, mean_scale^2), all with the same diagonal covariance.
 
-    The same mean and variance make the prior from which fresh candidates are drawn.
+    Mean and variance also define the prior, from which candidates for new components are drawn.
     """
 
     mean: tuple[float, ...] = eqx.field(static=True)
@@ -30,14 +38,14 @@ class Start(eqx.Module):
     variance: tuple[float, ...] = eqx.field(static=True)
 
     @classmethod
-    def build(cls, dim: int, mean: Any, mean_scale: Any, variance: Any) -> "Start":
+    def build(cls, dim: int, mean: Any, mean_scale: Any, variance: Any) -> "InitialRegion":
         """From numbers or one number per dimension."""
         return cls(*(_per_dimension(v, dim) for v in (mean, mean_scale, variance)))
 
     def mixture(
         self, key: PRNGKey, components: int, dtype: Any, diagonal: bool = False
     ) -> tuple[Mixture, Mixture]:
-        """The starting mixture (one component: the mean itself) and the prior."""
+        """The initial mixture (one component: the mean itself) and the prior."""
         prior = Mixture(
             jnp.asarray(np.zeros(1), dtype), self._gaussians(jnp.asarray([self.mean], dtype), diagonal)
         )
@@ -49,7 +57,7 @@ class Start(eqx.Module):
         return Mixture(weights, self._gaussians(means, diagonal)), prior
 
     def _gaussians(self, mean: Float[Array, "K D"], diagonal: bool) -> FullGaussians | DiagonalGaussians:
-        # By NumPy: every operation of JAX outside a program is a small program of its own to begin with.
+        # With NumPy: JAX would compile every operation outside a program separately.
         scale = np.sqrt(np.asarray(self.variance, mean.dtype))
         if diagonal:
             return DiagonalGaussians(mean, jnp.asarray(np.broadcast_to(scale, mean.shape)))
@@ -62,24 +70,24 @@ class Problem(eqx.Module):
 
     Attributes:
         name: as in ``natmix run NAME``.
-        title: a few words for people.
+        title: in a few words.
         target: what the algorithm sees; random where it uses minibatches. Data are array leaves of
             ``target.fn``, so that the targets of several seeds share one compiled program.
         reference: what the ELBO is reported on; the full data where the target uses minibatches.
-        start: where runs start.
-        log_evidence: log of the target's normaliser, where it is known; -ELBOs cannot lie below minus this.
-        log_evidence_se: its standard error where it was estimated (``natmix references``), 0 where exact.
-        modes: centres of the target's modes, where they are known.
-        sample: exact samples of the target, where they can be had.
-        secondary: the problem's own measures of a mixture, by name.
-        infinite: metrics that would be estimates of something infinite here, by name, with the reason.
+        start: the initial region of runs.
+        log_evidence: log of the target's normaliser, if known; no -ELBO is below minus this.
+        log_evidence_se: its standard error if it was estimated (``natmix references``), 0 if exact.
+        modes: centres of the target's modes, if known.
+        sample: draws exact samples of the target, if that is possible.
+        secondary: the problem's own metrics, by name.
+        infinite: metrics that are infinite for this target, by name, with the reason.
     """
 
     name: str = eqx.field(static=True)
     title: str = eqx.field(static=True)
     target: JaxTarget
     reference: JaxTarget
-    start: Start
+    start: InitialRegion
     log_evidence: float | None = eqx.field(static=True, default=None)
     log_evidence_se: float = eqx.field(static=True, default=0.0)
     modes: Float[Array, "M D"] | None = None

@@ -1,8 +1,8 @@
-"""What every problem decides from where it runs."""
+"""The number of points that a problem evaluates at once."""
 
 import jax
 
 
 def block_size(cpu: int, accelerator: int) -> int:
-    """Points evaluated at once: on a CPU what stays in its caches, elsewhere what fills the device."""
+    """Points evaluated at once: as many as fit into the caches of a CPU, or fill another device."""
     return cpu if jax.default_backend() == "cpu" else accelerator

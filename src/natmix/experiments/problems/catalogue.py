@@ -42,13 +42,13 @@ _ANY_DIMENSION = re.compile(r"(gmm|stm)([1-9][0-9]{0,4})")
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem that has not been loaded: nothing in here needs its data.
+    """A problem that is not loaded: nothing here needs its data.
 
     Attributes:
         name: as in ``load(name)``.
         dim: D.
-        title: a few words for people.
-        short: fewer.
+        title: in a few words.
+        short: in fewer words.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Entry:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Those of them whose value is a word."""
+        """The options whose value is a word."""
         parameters = inspect.signature(self.build).parameters
         return tuple(option for option in self.options if isinstance(parameters[option].default, str))
 
@@ -82,7 +82,7 @@ def load(name: str, seed: int = 0, dtype: Any = None, **options: Any) -> Problem
 
     Args:
         name: one of `names`, or ``gmmD`` or ``stmD`` for any number of dimensions D.
-        seed: of what is random in it (the target of gmm and stm, the split of wine).
+        seed: of its random parts (the target of gmm and stm, the split of wine).
         dtype: float32 or float64; JAX's default if left out.
         options: of the problem, see ``catalogue()[name].options``.
     """
@@ -98,7 +98,7 @@ def load(name: str, seed: int = 0, dtype: Any = None, **options: Any) -> Problem
 
 
 def names() -> tuple[str, ...]:
-    """The problems with a name of their own, those of the paper first."""
+    """The names of all problems, those of the paper first."""
     return tuple(_ENTRIES)
 
 

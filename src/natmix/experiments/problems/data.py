@@ -1,8 +1,8 @@
 """Where the data files of the test problems come from.
 
 They ship inside packages of PyPI and are read from there without importing the package. The environment
-variable ``NATMIX_DATA`` may name a directory with files of the same names, which go first. Either way the
-content is checked, so that a number always belongs to the same data.
+variable ``NATMIX_DATA`` may name a directory with files of the same names, which take precedence. The content
+is always checked, so that results refer to the same data.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ SOURCES = {
     ),
 }
 
-# Of the numbers (float64, little-endian), since scikit-learn writes the file anew from time to time.
+# Of the numbers (float64, little-endian), since scikit-learn rewrites the file from time to time.
 _BREAST_CANCER_SHA256 = "54cbf95e148c6eed11e8b2ac1637b5f44a8053293412279de71c47b345e9eb50"
 _GERMAN_CREDIT_SHA256 = "2752b044394958ab6dd193a0b56ca0f0b3a2d8bc7cb8c008e35a5e84bbec02f8"
 _WHITE_WINE_SHA256 = "76c3f809815c17c07212622f776311faeb31e87610d52c26d87d6e361b169836"

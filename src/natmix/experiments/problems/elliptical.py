@@ -28,11 +28,11 @@ class AbstractEllipticalMixture(eqx.Module):
 
     @abc.abstractmethod
     def log_profile(self, squared: Float[Array, "N K"]) -> Float[Array, "N K"]:
-        """The log density but for its constant, as a function of |L^-1 (x - m)|^2."""
+        """The log density without its constant, as a function of |L^-1 (x - m)|^2."""
 
     @abc.abstractmethod
     def stretch(self, key: PRNGKey, n: int) -> Float[Array, " n"]:
-        """By how much standard normal draws are stretched before L is applied."""
+        """The factors by which standard normal draws are scaled before L is applied."""
 
     def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         return _Forms(self)(x)
@@ -41,7 +41,7 @@ class AbstractEllipticalMixture(eqx.Module):
         """The log density as a function of |L^-1 (x - m)|^2."""
         return jax.nn.logsumexp(self.log_profile(squared) + self.log_constant, axis=1)
 
-    def sample(self, key: PRNGKey, n: int) -> Float[Array, "n D"]:
+    def sample(self, n: int, *, key: PRNGKey) -> Float[Array, "n D"]:
         """``n`` independent samples."""
         return _sample(self, key, n)
 
@@ -68,7 +68,7 @@ _squared.defvjp(_squared_forward, _squared_backward)
 
 
 class _Forms(AbstractForms):
-    """The log density by XLA and by loops."""
+    """The log density by XLA and by native kernels."""
 
     mixture: AbstractEllipticalMixture
 
@@ -100,7 +100,7 @@ def _sample(mixture: AbstractEllipticalMixture, key: PRNGKey, n: int) -> Float[A
 def draw_parameters(seed: int, components: int, dim: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     """Means uniform in [-spread, spread] and A^T A + I with A_ij ~ N(0, (0.1 D)^2), in float64.
 
-    The draws are rounded to float32, so that float32 and float64 mean the same target.
+    The draws are rounded to float32, so that the target is the same in float32 and float64.
     """
     rng = np.random.default_rng(seed)
     mean = rng.uniform(-spread, spread, (components, dim)).astype(np.float32).astype(np.float64)
@@ -116,14 +116,14 @@ def rows_per_block(components: int, dim: int) -> int:
 
 
 def check_components(components: Any) -> int:
-    """A usable number of components."""
+    """The number of components, checked."""
     if isinstance(components, bool) or not isinstance(components, (int, np.integer)) or components < 1:
         raise ValueError(f"components must be a whole number of at least 1, got {components!r}.")
     return int(components)
 
 
 def check_spread(spread: Any) -> float:
-    """A usable range of the means."""
+    """The range of the means, checked."""
     if not isinstance(spread, (int, float, np.number)) or not 0 <= spread < np.inf:
         raise ValueError(f"spread must be a finite number of at least 0, got {spread!r}.")
     return float(spread)

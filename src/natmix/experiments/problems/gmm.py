@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import secondary
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.elliptical import (
     AbstractEllipticalMixture,
     check_components,
@@ -70,9 +70,9 @@ def gmm(
         title,
         target,
         target,
-        Start.build(dim, mean=0, mean_scale=31.63, variance=1000),
+        InitialRegion.build(dim, mean=0, mean_scale=31.63, variance=1000),
         log_evidence=0.0,
         modes=shape.mean,
-        sample=lambda key, n: density.sample(key, n),
+        sample=lambda n, *, key: density.sample(n, key=key),
         secondary={"detected_modes": secondary.detected_modes(shape.mean)},
     )

@@ -65,7 +65,7 @@ def on_free_base(robot: Robot) -> Robot:
 
 
 class Layout:
-    """The places of the links and the rows of the chains, when only these joints move.
+    """Where the links and chains are, when only these joints move.
 
     Attributes:
         joints: the names, in the order of the angles.
@@ -150,7 +150,7 @@ class CentreOfMass(eqx.Module):
         return self.share[..., None, None] * bodies.position + turned
 
 
-class Chains(eqx.Module):
+class KinematicChains(eqx.Module):
     """The chains of a robot.
 
     Attributes:
@@ -170,7 +170,7 @@ class Chains(eqx.Module):
     tip_position: Float[Array, "W 3"]
 
     @classmethod
-    def build(cls, layout: Layout, dtype: Any) -> "Chains":
+    def build(cls, layout: Layout, dtype: Any) -> "KinematicChains":
         """From the robot's layout."""
         axis, offset = np.zeros((*layout.shape, 3)), np.zeros((*layout.shape, 3))
         rest, joint = np.tile(np.eye(3), (*layout.shape, 1, 1)), np.zeros((*layout.shape, len(layout.joints)))
@@ -215,12 +215,12 @@ class Chains(eqx.Module):
 
 
 @eqx.filter_custom_vjp
-def _reach(q: Float[Array, "J N"], chains: Chains, mass: CentreOfMass) -> Reach:
+def _reach(q: Float[Array, "J N"], chains: KinematicChains, mass: CentreOfMass) -> Reach:
     return _reach_and_bodies(q, chains, mass)[0]
 
 
 def _reach_fwd(
-    perturbed: Any, q: Array, chains: Chains, mass: CentreOfMass
+    perturbed: Any, q: Array, chains: KinematicChains, mass: CentreOfMass
 ) -> tuple[Reach, tuple[Reach, Poses, Array]]:
     del perturbed
     reach, bodies, moments = _reach_and_bodies(q, chains, mass)
@@ -232,7 +232,7 @@ def _reach_bwd(
     slope: Reach,
     perturbed: Any,
     q: Array,
-    chains: Chains,
+    chains: KinematicChains,
     mass: CentreOfMass,
 ) -> Array:
     """The moments, about the joints, of the forces that pull at the ends and at the centre of mass.
@@ -262,7 +262,7 @@ _reach.def_fwd(_reach_fwd)
 _reach.def_bwd(_reach_bwd)
 
 
-def _reach_and_bodies(q: Array, chains: Chains, mass: CentreOfMass) -> tuple[Reach, Poses, Array]:
+def _reach_and_bodies(q: Array, chains: KinematicChains, mass: CentreOfMass) -> tuple[Reach, Poses, Array]:
     bodies = chains.bodies(q)
     last = Poses(bodies.rotation[-1], bodies.position[-1])
     ends = Poses(

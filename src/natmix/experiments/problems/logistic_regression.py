@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import data, secondary
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.experiments.problems.native_targets import AbstractForms
@@ -29,11 +29,11 @@ HELD_OUT = {"breast_cancer": 227, "german_credit": 600}
 
 _DATA = {"breast_cancer": data.breast_cancer, "german_credit": data.german_credit}
 
-_LOOP_ROWS = 512
-"""Points at once for the loops of `natmix.kernels.native`: threads share them; whole blocks are evaluated."""
+_NATIVE_BLOCK = 512
+"""Points at once for the native kernels: threads share them, and blocks are padded."""
 
 LOG_EVIDENCE = {"breast_cancer": (-77.579, 0.017), "german_credit": (-585.094, 0.003)}
-"""With standard errors, by bridge sampling from long runs of NUTS: ``natmix references``."""
+"""With standard errors, by bridge sampling from long NUTS runs: ``natmix references``."""
 
 
 class LogisticPosterior(AbstractForms):
@@ -162,12 +162,12 @@ def _log_sigmoid_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arr
 
 
 def _full(signed: Float[Array, "R D"]) -> JaxTarget:
-    rows = block_size(cpu=_LOOP_ROWS if native.used() else 256, accelerator=8192)
+    rows = block_size(cpu=_NATIVE_BLOCK if native.used() else 256, accelerator=8192)
     return JaxTarget(fn=LogisticPosterior(signed), dim=signed.shape[1], batched=True, batch_size=rows)
 
 
-def _start(dim: int) -> Start:
-    return Start.build(dim, mean=0, mean_scale=PRIOR_STD, variance=PRIOR_STD**2)
+def _start(dim: int) -> InitialRegion:
+    return InitialRegion.build(dim, mean=0, mean_scale=PRIOR_STD, variance=PRIOR_STD**2)
 
 
 def _log_prior(x: Float[Array, "N D"]) -> Float[Array, " N"]:

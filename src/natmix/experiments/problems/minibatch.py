@@ -1,4 +1,4 @@
-"""A minibatch of its own for every point."""
+"""A separate minibatch for every point."""
 
 import math
 
@@ -11,11 +11,11 @@ from natmix.array_types import PRNGKey
 
 
 def start_and_stride(key: PRNGKey, points: int, rows: int) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
-    """What tells the rows of every point's minibatch: (start + stride j) mod rows, j = 0, 1, ...
+    """Start and stride of every point's minibatch, whose rows are (start + stride j) mod rows, j = 0, 1, ...
 
     Start and stride are drawn uniformly and independently for every point, the stride among the numbers
-    coprime to ``rows``. So no row comes twice in a minibatch, every row is equally likely (the estimate is
-    unbiased), and two random numbers do where random subsets would need a sort per point. If ``rows`` is
+    coprime to ``rows``. So no row occurs twice in a minibatch, every row is equally likely (the estimate is
+    unbiased), and two random numbers suffice where random subsets would need a sort per point. If ``rows`` is
     prime every pair of rows is equally likely too and the variance is that of drawing without
     replacement; otherwise only nearly so, provided the rows are in random order.
     """
@@ -34,10 +34,10 @@ def minibatch_rows(
 
 
 def check_size(size: int, rows: int) -> int:
-    """A usable size of minibatches."""
+    """The size of minibatches, checked."""
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= rows:
         raise ValueError(
-            f"minibatch must be a whole number from 1 to {rows}, the rows there are, got {size!r}."
+            f"minibatch must be a whole number from 1 to {rows}, the number of rows, got {size!r}."
         )
     return int(size)
 

@@ -1,4 +1,4 @@
-"""Log densities whose value and gradient in x a loop of `natmix.kernels.native` finds in one pass."""
+"""Log densities whose value and gradient a native kernel computes in one pass."""
 
 import abc
 import functools
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from natmix.kernels import native
 
 _FEW = 64
-"""Below this number of points XLA does them."""
+"""Below this number of points XLA evaluates them."""
 
 
 class AbstractForms(eqx.Module):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import secondary
-from natmix.experiments.problems.base import Metric, Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Metric, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.kernels.linalg import einsum
 from natmix.mixture import Mixture
@@ -25,7 +25,7 @@ GOAL_STD = 0.01
 GOALS = {1: ((7.0, 0.0),), 4: ((7.0, 0.0), (-7.0, 0.0), (0.0, 7.0), (0.0, -7.0))}
 
 SMALLEST_WAY = 1e-3
-"""Weight from which a way to a goal counts as found; each has at least 0.9% of the target."""
+"""The weight from which a mode counts as found; each has at least 0.9% of the target."""
 
 LOG_EVIDENCE = {4: (-10.613, 0.004), 1: (-11.681, 0.004)}
 """With standard errors, by the acceptance rate of exact rejection sampling: ``natmix references``."""
@@ -52,7 +52,7 @@ def planar_robot(name: str, title: str, seed: int, dtype: Any, *, goals: int) ->
     fn = PlanarRobot(jnp.asarray(GOALS[goals], dtype))
     target = JaxTarget(fn=fn, dim=LINKS, batched=True, batch_size=block_size(cpu=512, accelerator=16384))
     variance = (0.0625,) + 9 * (0.0025,)
-    start = Start.build(LINKS, mean=0, mean_scale=PRIOR_STD, variance=variance)
+    start = InitialRegion.build(LINKS, mean=0, mean_scale=PRIOR_STD, variance=variance)
     value, error = LOG_EVIDENCE[goals]
     return Problem(
         name,
@@ -66,7 +66,7 @@ def planar_robot(name: str, title: str, seed: int, dtype: Any, *, goals: int) ->
     )
 
 
-def ways(x: Float[Array, "N L"], goals: Float[Array, "G 2"]) -> Int[Array, " N"]:
+def mode_index(x: Float[Array, "N L"], goals: Float[Array, "G 2"]) -> Int[Array, " N"]:
     """2 g, or 2 g + 1 if the robot bends to the left: g is the goal nearest to its hand.
 
     The side is that of the line from base to hand on which the centre of the joints lies.
@@ -78,11 +78,11 @@ def ways(x: Float[Array, "N L"], goals: Float[Array, "G 2"]) -> Int[Array, " N"]
 
 
 def _found_ways(goals: Float[Array, "G 2"]) -> Metric:
-    """Of the two ways to each goal, how many have components with some weight in all."""
+    """How many of the modes, two for each goal, have components with enough weight together."""
 
     def measure(mixture: Mixture, key: PRNGKey) -> float:
-        way = ways(mixture.means, goals)
-        total = jnp.zeros(2 * len(goals), mixture.dtype).at[way].add(mixture.weights)
+        mode = mode_index(mixture.means, goals)
+        total = jnp.zeros(2 * len(goals), mixture.dtype).at[mode].add(mixture.weights)
         return float(jnp.sum(total >= SMALLEST_WAY))
 
     return measure

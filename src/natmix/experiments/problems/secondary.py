@@ -1,4 +1,4 @@
-"""The problems' own measures of a mixture; `natmix.experiments.metrics` is imported when they are used."""
+"""The problems' own metrics; `natmix.experiments.metrics` is imported when they are used."""
 
 from collections.abc import Callable
 

@@ -20,7 +20,7 @@ def soft_uniform(
 
 @jax.custom_jvp
 def log_normal_cdf(z: Float[Array, "*S"]) -> Float[Array, "*S"]:
-    """The function log Phi(z), with a derivative that keeps its digits far in the tail."""
+    """The function log Phi(z), with a derivative that is accurate far in the tail."""
     return jax.scipy.special.log_ndtr(z)
 
 

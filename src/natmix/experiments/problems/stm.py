@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import secondary
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.elliptical import (
     AbstractEllipticalMixture,
     check_components,
@@ -28,7 +28,7 @@ from natmix.targets import JaxTarget
 
 DEGREES_OF_FREEDOM = 2.0
 MANY_DIMENSIONS = 300
-_NO_VARIANCE = "with two degrees of freedom the target has no variance, so that this is not finite"
+_NO_VARIANCE = "with two degrees of freedom the target has no finite variance, so this is infinite"
 
 
 class StudentMixture(AbstractEllipticalMixture):
@@ -86,10 +86,10 @@ def stm(
         title,
         target,
         target,
-        Start.build(dim, mean=0, mean_scale=100, variance=300),
+        InitialRegion.build(dim, mean=0, mean_scale=100, variance=300),
         log_evidence=0.0,
         modes=modes,
-        sample=lambda key, n: density.sample(key, n),
+        sample=lambda n, *, key: density.sample(n, key=key),
         secondary={"detected_modes": secondary.detected_modes(modes)},
         infinite=dict.fromkeys(("eubo", "forward_ess", "sliced_wasserstein"), _NO_VARIANCE),
     )
@@ -100,7 +100,7 @@ def _factors(
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
     """Mean, L and L^-1 with (L L^T)^-1 = P, and log |L|, without inverting P.
 
-    In float32 the scale matrix itself, with a condition number of a million, would not do.
+    In float32 the scale matrix itself, with a condition number of a million, would not be accurate enough.
     """
     flipped = np.linalg.cholesky(precision[:, ::-1, ::-1])
     inverse = flipped[:, ::-1, ::-1].transpose(0, 2, 1)  # lower triangular, P = inverse^T inverse

@@ -11,13 +11,13 @@ from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import PRNGKey
 from natmix.checks import float_type
-from natmix.experiments.problems.base import Metric, Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Metric, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.data import checked, find_file
 from natmix.experiments.problems.kinematics import (
     BASE_JOINTS,
     CentreOfMass,
-    Chains,
+    KinematicChains,
     Layout,
     Points,
     on_free_base,
@@ -64,7 +64,7 @@ def talos(seed: int = 0, dtype: Any = None, *, centre_of_mass: str = "published"
     """The problem; nothing in it is random.
 
     Args:
-        seed: taken, as by every problem, and not used.
+        seed: not used.
         dtype: of the target's numbers; JAX's default if left out.
         centre_of_mass: ``"published"``, as in the paper's numbers, where links of both arms' chains (the
             torso) count twice, the base and the head do not count, and the four wrist force-torque links
@@ -81,11 +81,11 @@ def talos(seed: int = 0, dtype: Any = None, *, centre_of_mass: str = "published"
         title="poses of the humanoid TALOS",
         target=target,
         reference=target,
-        start=Start.build(DIM, 0.0, 1.0, 1.0),
+        start=InitialRegion.build(DIM, 0.0, 1.0, 1.0),
         secondary={"entropy": _entropy, "feasible": _feasible_share(poses)},
         infinite=dict.fromkeys(
             ("log_evidence", "reverse_ess"),
-            "nothing bounds the base's turns, so the target has no normaliser",
+            "the base's rotation is not bounded, so the target cannot be normalised",
         ),
     )
 
@@ -106,7 +106,7 @@ class Talos(eqx.Module):
         segments: the links at the two ends of each line of ``skeleton``.
     """
 
-    chains: Chains
+    chains: KinematicChains
     mass: CentreOfMass
     points: Points
     low: Float[Array, " J"]
@@ -123,7 +123,7 @@ class Talos(eqx.Module):
         segments = _segments(robot)
         points = tuple(dict.fromkeys(link for segment in segments for link in segment))
         return cls(
-            Chains.build(layout, dtype),
+            KinematicChains.build(layout, dtype),
             CentreOfMass.build(layout, masses, dtype),
             Points.build(layout, points, dtype),
             jnp.asarray([joints[name].lower for name in JOINTS], dtype),
@@ -178,7 +178,7 @@ class Talos(eqx.Module):
 
 
 class _Pose(NamedTuple):
-    """A pose taken apart; points last, angles of the joints and of the base."""
+    """The parts of a pose, points last: angles of the joints and of the base."""
 
     joints: Float[Array, "J n"]
     angles: Float[Array, "J+3 n"]
@@ -225,4 +225,4 @@ def _entropy(mixture: Mixture, key: PRNGKey) -> float:
 
 
 def _feasible_share(poses: Talos) -> Metric:
-    return lambda mixture, key: float(jnp.mean(poses.feasible(mixture.sample(key, _SAMPLES))))
+    return lambda mixture, key: float(jnp.mean(poses.feasible(mixture.sample(_SAMPLES, key=key))))

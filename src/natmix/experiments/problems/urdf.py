@@ -76,7 +76,7 @@ def rotation_matrix(roll: float, pitch: float, yaw: float) -> np.ndarray:
 
 
 def _top(link: str, carriers: dict[str, Joint]) -> str:
-    """Where the way up from a link ends (in a loop: after as many steps as there are joints)."""
+    """The root of the chain that a link belongs to (in a cycle: after as many steps as there are joints)."""
     for _ in carriers:
         link = carriers[link].parent if link in carriers else link
     return link
@@ -121,5 +121,5 @@ def _numbers(element: ElementTree.Element | None, key: str, default: tuple[float
 def _text(element: ElementTree.Element | None, key: str) -> str:
     text = None if element is None else element.get(key)
     if text is None:
-        raise ValueError(f"In the URDF file an element lacks its {key!r}.")
+        raise ValueError(f"In the URDF file an element has no {key!r}.")
     return text

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import data, secondary
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.experiments.problems.native_targets import AbstractForms
@@ -88,7 +88,7 @@ class Split(NamedTuple):
 
 
 def wine(name: str, title: str, seed: int, dtype: Any, *, minibatch: int = MINIBATCH) -> Problem:
-    """The posterior given the training rows, which the seed decides on.
+    """The posterior given the training rows, which depend on the seed.
 
     Args:
         name: of the problem.
@@ -116,12 +116,12 @@ def wine(name: str, title: str, seed: int, dtype: Any, *, minibatch: int = MINIB
         fn=WinePosterior(*train), dim=DIM, batched=True, batch_size=block_size(cpu=32, accelerator=512)
     )
     measures = {"test_mse": secondary.held_out_mse(predict, *test)}
-    start = Start.build(DIM, mean=0, mean_scale=1, variance=1)
+    start = InitialRegion.build(DIM, mean=0, mean_scale=1, variance=1)
     return Problem(name, title, target, reference, start, secondary=measures)
 
 
 def predict(x: Float[Array, "*N D"], features: Float[Array, "*N M F"]) -> Float[Array, "*N M"]:
-    """The network's output for features that all weight vectors x share, [M, F], or that each has of its own.
+    """The network's output for features that all weight vectors x share, [M, F], or that each has separately.
 
     A weight vector holds, layer by layer, the matrix (from input to output, by rows) and the biases.
     """
@@ -136,9 +136,9 @@ def predict(x: Float[Array, "*N D"], features: Float[Array, "*N M F"]) -> Float[
 def split_rows(table: np.ndarray, seed: int) -> Split:
     """Rows for training (2938), validation (980) and testing (980), each in random order.
 
-    Many rows of the white wines are there several times, features and quality alike (4898 rows, 3961
-    of them different). All copies of a row go to the same side, so no test row was trained on; the
-    published split ignored that. The sizes are exact: what is left to fill is filled with single rows.
+    Many rows of the white wines occur several times, with the same features and quality (4898 rows, 3961
+    of them distinct). All copies of a row go to the same side, so no test row was trained on; the
+    published split ignored that. The sizes are exact: the remainder is filled with rows that occur once.
     """
     rng = np.random.default_rng(seed)
     kind = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from natmix.diagnostics.bridge_sampling import bridged
+from natmix.diagnostics.bridge_sampling import bridge_estimate
 from natmix.estimate import Estimate
 
 
@@ -30,4 +30,4 @@ def bridge_log_evidence(
     proposed = mean + noise @ L.T
     at_p = log_density(own) - log_g(own)
     at_g = log_density(proposed) - log_g(proposed)
-    return bridged(at_p[None], at_g)
+    return bridge_estimate(at_p[None], at_g)

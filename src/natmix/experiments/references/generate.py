@@ -1,4 +1,4 @@
-"""Make reference samples."""
+"""Generate reference samples."""
 
 import dataclasses
 import platform
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.diagnostics.elbo import _log_density
+from natmix.diagnostics.elbo import target_log_density
 from natmix.experiments.references.bridge import bridge_log_evidence
 from natmix.experiments.references.nuts import run_nuts
 from natmix.experiments.references.planar_robot import Arm, sample_arm, shares
@@ -31,7 +31,7 @@ _FINGERPRINT = 8
 
 @dataclass(frozen=True)
 class Settings:
-    """How much to sample; everything follows from the seed.
+    """How much to sample, and the seed.
 
     Attributes:
         points: samples to keep.
@@ -67,7 +67,7 @@ class _Made(NamedTuple):
 def generate(name: str, directory: Path | None = None, settings: Settings | None = None) -> Reference:
     """Sample the target of a test problem in float64, and write samples and diagnostics to ``directory``.
 
-    Float64 is switched on in here alone. Without a directory they go to the cache.
+    Float64 is enabled only inside. Without a directory the samples go to the cache.
     """
     how = GENERATORS.get(name)
     if how is None:
@@ -75,7 +75,7 @@ def generate(name: str, directory: Path | None = None, settings: Settings | None
     settings = settings or Settings()
     diagnostics = _diagnostics()
     folder = directory or cache_directory()
-    folder.mkdir(parents=True, exist_ok=True)  # a place that cannot be written is known before the work
+    folder.mkdir(parents=True, exist_ok=True)  # raise before the work if it cannot be written
     started = time.perf_counter()
     with jax.enable_x64(True):
         from natmix.experiments.problems import load as load_problem
@@ -100,7 +100,7 @@ def generate(name: str, directory: Path | None = None, settings: Settings | None
 
 
 def reference_name(problem_name: str) -> str:
-    """Whose samples a problem is compared with: one with minibatches has the posterior of the full data."""
+    """The problem whose samples are the reference; with minibatches, that of the full data."""
     name = problem_name.removesuffix("_mb")
     if name not in GENERATORS:
         raise ValueError(
@@ -131,7 +131,7 @@ def load_for(problem: "Problem") -> Reference | None:
 
 def values(problem: "Problem", x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
     """The problem's log density, evaluated by natmix."""
-    return np.asarray(_log_density(problem.reference, jax.random.key(0), jnp.asarray(x)), dtype=float)
+    return np.asarray(target_log_density(problem.reference, jax.random.key(0), jnp.asarray(x)), dtype=float)
 
 
 # The problems -----------------------------------------------------------------------------------

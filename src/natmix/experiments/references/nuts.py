@@ -1,4 +1,4 @@
-"""A long run of NUTS on a log-concave target, in coordinates in which it is nearly round."""
+"""A long NUTS run on a log-concave target, in whitened coordinates."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ LogDensity = Callable[[Float[Array, " D"]], Scalar]
 _NEWTON_STEPS = 100
 
 
-class Chains(NamedTuple):
+class NutsChains(NamedTuple):
     """Draws after the warm-up, and how many leapfrog trajectories diverged."""
 
     draws: Float[np.ndarray, "C T D"]
@@ -23,7 +23,9 @@ class Chains(NamedTuple):
     mean_accept: float
 
 
-def run_nuts(log_density: LogDensity, dim: int, *, chains: int, warmup: int, draws: int, seed: int) -> Chains:
+def run_nuts(
+    log_density: LogDensity, dim: int, *, chains: int, warmup: int, draws: int, seed: int
+) -> NutsChains:
     """NumPyro's NUTS with a dense mass matrix, in the current floating-point type.
 
     The target must be log-concave: it has one mode, found by Newton's method, and the chains move in
@@ -53,7 +55,7 @@ def run_nuts(log_density: LogDensity, dim: int, *, chains: int, warmup: int, dra
     z = sampler.get_samples(group_by_chain=True)
     extra = sampler.get_extra_fields()
     x = mode + jnp.einsum("ij,ctj->cti", L, z, precision=jax.lax.Precision.HIGHEST)
-    return Chains(np.asarray(x), int(extra["diverging"].sum()), float(extra["accept_prob"].mean()))
+    return NutsChains(np.asarray(x), int(extra["diverging"].sum()), float(extra["accept_prob"].mean()))
 
 
 def find_mode(log_density: LogDensity, start: Float[Array, " D"]) -> Float[Array, " D"]:

@@ -83,7 +83,7 @@ class Arm:
         return log_prior - 0.5 * nearest / self.std**2 - np.log(2 * np.pi * self.std**2)
 
 
-class Draws(NamedTuple):
+class ArmSamples(NamedTuple):
     """Independent samples, and the log of the target's normaliser with its standard error."""
 
     samples: Float[np.ndarray, "M N"]
@@ -92,7 +92,7 @@ class Draws(NamedTuple):
     proposals: int
 
 
-def sample_arm(arm: Arm, count: int, seed: int) -> Draws:
+def sample_arm(arm: Arm, count: int, seed: int) -> ArmSamples:
     """``count`` independent samples of the target."""
     rng = np.random.default_rng(seed)
     bend = _Bend.of(arm)
@@ -113,7 +113,7 @@ def sample_arm(arm: Arm, count: int, seed: int) -> Draws:
         found.append(np.column_stack([theta, phi[rows]])[kept])
     first, second = (_mean(np.concatenate(parts)) for parts in (bent, turned))
     log_z = bend.log_bound + turn.log_bound - np.log(2 * np.pi * arm.std**2)
-    return Draws(
+    return ArmSamples(
         np.concatenate(found)[:count],
         float(log_z + np.log(first.value) + np.log(second.value)),
         float(np.hypot(first.relative_error, second.relative_error)),

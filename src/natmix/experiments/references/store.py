@@ -1,4 +1,4 @@
-"""Where reference samples are kept: a safetensors file, and a JSON file that tells how they came about."""
+"""Files of reference samples: a safetensors file, and a JSON file with settings and diagnostics."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ class Reference:
         name: of the test problem.
         samples: in float64 and in random order, so that the first n are as good as any.
         sha256: of the file they were read from.
-        info: what is written beside them: settings, seed, versions, R-hat, effective sample sizes, ...
+        info: the JSON file beside them: settings, seed, versions, R-hat, effective sample sizes, ...
     """
 
     name: str
@@ -41,7 +41,7 @@ def cache_directory() -> Path:
 def save(
     name: str, samples: Float[np.ndarray, "N D"], info: Mapping[str, Any], directory: Path | None = None
 ) -> Reference:
-    """Write both files; the samples first, so that the hash never belongs to a file that is not there."""
+    """Write both files; the samples first, so that the hash never belongs to a missing file."""
     folder = directory or cache_directory()
     folder.mkdir(parents=True, exist_ok=True)
     data = write_tensors({"samples": np.ascontiguousarray(samples, dtype=np.float64)})
@@ -61,7 +61,7 @@ def load(name: str, directory: Path | None = None) -> Reference:
     again = f"`natmix references {name}`"
     if not path.is_file() or not beside.is_file():
         raise FileNotFoundError(
-            f"There are no reference samples of {name} in {folder}: make them with {again}."
+            f"There are no reference samples of {name} in {folder}: generate them with {again}."
         )
     data = path.read_bytes()
     try:
@@ -69,12 +69,12 @@ def load(name: str, directory: Path | None = None) -> Reference:
         samples = read_tensors(data)["samples"]
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(
-            f"{path} or {beside.name} is damaged; make them anew with {again} --force."
+            f"{path} or {beside.name} is damaged; generate them again with {again} --force."
         ) from error
     digest = hashlib.sha256(data).hexdigest()
     if info.get("sha256") != digest:
         raise ValueError(
             f"{path} is not the file that {beside.name} describes (its SHA-256 is {digest}); "
-            f"make both anew with {again} --force."
+            f"generate both again with {again} --force."
         )
     return Reference(name, samples, digest, info)

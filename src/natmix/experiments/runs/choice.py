@@ -12,7 +12,7 @@ from natmix.gmmvi import GMMVI
 from natmix.modules.state import State
 
 _ACCELERATOR_SIZE = 2**26
-"""The largest `step_size` for which seeds run together: an estimate, see benchmarks/together.py."""
+"""The largest `step_size` for which seeds run together: an estimate, see benchmarks/speed/together.py."""
 
 
 def step_size(algorithm: GMMVI, rows: int, dim: int, seeds: int) -> int:

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix.experiments import presets
-from natmix.experiments.problems.base import Problem, Start
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.gmmvi import GMMVI
 from natmix.initialization import defaults
 from natmix.modules.codenames import MODULES, parse
 from natmix.modules.component_adaptation import Vips
 
-PRESETS = ("fit", "paper")
+PRESETS = ("fit", *presets.EXPERIMENTS)
 COVARIANCES = ("full", "diagonal")
 DTYPES = ("float32", "float64")
 
@@ -73,7 +73,7 @@ class RunConfig:
         algorithm: with all hyperparameters.
         components: how many to start with.
         start: where they start.
-        preset: which choices were completed by: "fit" or "paper".
+        preset: which choices were completed by: "fit", "paper" or "paper-exp1".
         covariance: "full" or "diagonal".
         dtype: "float32" or "float64".
         limits: when a seed stops.
@@ -82,7 +82,7 @@ class RunConfig:
     problem: str
     algorithm: GMMVI
     components: int
-    start: Start
+    start: InitialRegion
     preset: str = "fit"
     covariance: str = "full"
     dtype: str = "float32"
@@ -126,7 +126,8 @@ def configure(
     Args:
         problem: for any seed; its name, dimension and start are used.
         algorithm: a codename.
-        preset: "fit": the choices of `natmix.fit`; "paper": the paper's, where it has some.
+        preset: "fit": the choices of `natmix.fit`; "paper" and "paper-exp1": those of the paper's
+            Experiments 3 and 1, where it has some.
         overrides: hyperparameters by module, before those of the preset.
         components: how many to start with; the preset's number if left out (fit: 1, or
             `FIXED_COMPONENTS` if none are added).
@@ -143,8 +144,8 @@ def configure(
     if dtype == "float64" and not jax.config.read("jax_enable_x64"):
         raise ValueError("float64 needs jax.config.update('jax_enable_x64', True) before arrays are made.")
     given, overrides = limits or Limits(), overrides or {}
-    if preset == "paper":
-        chosen = presets.paper(algorithm, problem.name)
+    if preset in presets.EXPERIMENTS:
+        chosen = presets.paper(algorithm, problem.name, presets.EXPERIMENTS[preset])
         usual = Limits(max_seconds=chosen.max_seconds, max_iterations=chosen.max_iterations)
         completed = merged(chosen.overrides, overrides)
         start, K = chosen.start(problem.dim), chosen.components

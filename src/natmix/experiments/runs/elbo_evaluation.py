@@ -55,6 +55,6 @@ def _log_densities(
     q = take_components(mixture, jnp.where(keep, jnp.arange(mixture.num_components), -1))
     q = Mixture(jax.nn.log_softmax(q.log_weights), q.components)
     key_x, key_target = jax.random.split(key)
-    x = q.sample(key_x, samples)
+    x = q.sample(samples, key=key_x)
     log_p = reference.evaluate(key_target, x, jnp.asarray(samples), needs_gradient=False).log_density
     return log_p, q.log_prob(x)

@@ -26,7 +26,7 @@ from natmix.files import write_arrays, write_json, write_lines
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import without_negligible
 from natmix.modules.state import State
-from natmix.random_keys import several
+from natmix.random_keys import split_keys
 
 logger = logging.getLogger("natmix")
 
@@ -95,7 +95,7 @@ class SeedJob:
         self._trace, self._weights = Trace(), WeightRecorder()
         self._checkpoint_seconds, self._checkpoint_cost = checkpoint_seconds, 0.0
         self._last_checkpoint = time.perf_counter()
-        self._key_run, self._key_start, self._key_look = several(jax.random.key(np.uint32(seed)), 3)
+        self._key_run, self._key_start, self._key_look = split_keys(jax.random.key(np.uint32(seed)), 3)
         self.state: State = self._begin()
         self._whole: Callable[[], State] | None = None
 

@@ -1,7 +1,7 @@
-"""The paper's tables again: runs with its hyperparameters, and the numbers beside the printed ones."""
+"""The paper's tables: runs with its hyperparameters, compared with the printed numbers."""
 
+from natmix.experiments.tables.cells import TableCell, cells_to_run
 from natmix.experiments.tables.collection import Collection, collect
-from natmix.experiments.tables.jobs import Job, plan
 from natmix.experiments.tables.paper import ALL, MAIN, PaperNumber, paper_number
 from natmix.experiments.tables.running import Report, run_missing
 from natmix.experiments.tables.summary import Summary, summarise
@@ -11,13 +11,13 @@ __all__ = [
     "ALL",
     "MAIN",
     "Collection",
-    "Job",
     "PaperNumber",
     "Report",
     "Summary",
+    "TableCell",
+    "cells_to_run",
     "collect",
     "paper_number",
-    "plan",
     "run_missing",
     "summarise",
     "write_table3",

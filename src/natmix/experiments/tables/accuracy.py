@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from natmix.experiments import metrics
 from natmix.experiments.problems.logistic_regression import _features, probabilities
 from natmix.experiments.runs import Run
-from natmix.experiments.tables import format
+from natmix.experiments.tables import formatting
+from natmix.experiments.tables.cells import HELD_OUT
 from natmix.experiments.tables.collection import Collection
-from natmix.experiments.tables.jobs import HELD_OUT
 from natmix.experiments.tables.paper import ACCURACY_TABLE, ALL, paper_number
 from natmix.experiments.tables.summary import Statistic, metric_of
 
@@ -23,8 +23,8 @@ In percent, from 2000 samples of the final mixture; mean ± 3 standard errors ov
 run, or the files of the mixtures are not there.
 
 The paper does not say on which rows it measured. The -ELBO it prints beside the accuracies is that of the
-posterior given all rows, and the accuracies look like this posterior's on those same rows: that is what the
-first table compares. The second is about rows that were held out (the last 227 and 600), from runs
+posterior given all rows, and the accuracies are like this posterior's on those same rows: the first table
+compares these. The second is about rows that were held out (the last 227 and 600), from runs
 on the others; the paper's numbers do not belong beside it.
 
 ## On the rows given
@@ -40,14 +40,14 @@ def accuracy_markdown(collection: Collection, commands: Sequence[str]) -> str:
             run = collection.runs.get((codename, problem))
             ours.append(_cell(None if run is None else seen_accuracy(run)))
             printed = paper_number(codename, problem, "accuracy", ACCURACY_TABLE)
-            theirs.append(format.theirs(printed))
+            theirs.append(formatting.theirs(printed))
         rows += [[problem, "ours", *ours], ["", "paper", *theirs]]
     held_out = [
         [problem, *(_cell(_held_out(collection.runs.get((c, problem)))) for c in ALL)] for problem in HELD_OUT
     ]
     return (
-        f"{_TEXT}\n{format.table(['problem', '', *ALL], rows, left=2)}\n\n"
-        f"## On held-out rows\n\n{format.table(['problem', *ALL], held_out)}\n\n"
+        f"{_TEXT}\n{formatting.table(['problem', '', *ALL], rows, left=2)}\n\n"
+        f"## On held-out rows\n\n{formatting.table(['problem', *ALL], held_out)}\n\n"
         "## Commands\n\n```\n" + "\n".join(commands) + "\n```\n"
     )
 
@@ -76,4 +76,4 @@ def _held_out(run: Run | None) -> Statistic | None:
 
 
 def _cell(statistic: Statistic | None) -> str:
-    return format.NONE if statistic is None else format.ours(statistic)
+    return formatting.NONE if statistic is None else formatting.ours(statistic)

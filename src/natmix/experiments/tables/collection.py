@@ -1,4 +1,4 @@
-"""Run directories of a table, found anywhere under some folders and put together."""
+"""The runs of a table, collected from all run directories under some folders."""
 
 import dataclasses
 import math
@@ -11,14 +11,14 @@ import numpy as np
 
 from natmix.experiments import presets
 from natmix.experiments.runs import Run, SeedRun, find_runs, load_run
-from natmix.experiments.tables import format
-from natmix.experiments.tables.jobs import available
-from natmix.experiments.tables.tabled import DTYPE, SEEDS, UNFINISHED, TabledSeed, tabled_runs
+from natmix.experiments.tables import formatting
+from natmix.experiments.tables.cells import available
+from natmix.experiments.tables.saved_tables import DTYPE, SEEDS, UNFINISHED, SavedSeed, saved_runs
 
-_MAY_DIFFER = ("database_size",)  # natmix's own choice in the first place
+_MAY_DIFFER = ("database_size",)  # natmix's own choice
 
 COPIES = (
-    "Of a seed that was found in several folders a finished run counts before an unfinished one, then the "
+    "If a seed was found in several folders, a finished run counts before an unfinished one, then the "
     "one with the most iterations; its -ELBO plays no part."
 )
 """The rule for seeds that were run several times."""
@@ -30,9 +30,9 @@ class Collection:
 
     Attributes:
         runs: by codename and problem, the seeds of all directories together.
-        notes: what a reader of the table should know about them.
-        copies: a line for each seed that was found several times, and which one counts.
-        tables: the folders of which a table was read.
+        notes: remarks for the reader of the table.
+        copies: one line for each seed that was found several times, with the one that counts.
+        tables: the folders whose table was read.
     """
 
     runs: dict[tuple[str, str], Run]
@@ -51,10 +51,10 @@ def collect(
 ) -> Collection:
     """Find the runs of these candidates on these problems under ``folders``.
 
-    Seeds in a table that was written there count too, where their run directories are gone.
-    Of a seed that is found several times one counts, as `COPIES` says. Runs with other hyperparameters than
-    the paper's are left out. With ``unfinished`` seeds that were broken off count as their last look found
-    them. All this is noted.
+    Seeds of an earlier table count too, if their run directories are gone. If a seed is found several times,
+    one of them counts, as `COPIES` says. Runs with other hyperparameters than
+    the paper's are left out. With ``unfinished``, unfinished seeds count as last evaluated.
+    All this is noted.
     """
     names = list(problems)
     wanted = [(c, p) for c in candidates for p in names if available(c, p)]
@@ -66,7 +66,7 @@ def collect(
             run = load_run(path)
             key = (run.codename, run.problem)
         except (ValueError, KeyError) as error:
-            notes.append(f"{label} was left out, for it is no run that can be read ({error}).")
+            notes.append(f"{label} was left out: it cannot be read as a run ({error}).")
             continue
         if key not in wanted:
             continue
@@ -77,7 +77,7 @@ def collect(
             found.setdefault(key, []).append((label, run))
     tables = [folder for folder in {f.resolve(): None for f in folders} if (folder / SEEDS).is_file()]
     for folder in tables:
-        for run in tabled_runs(folder):
+        for run in saved_runs(folder):
             key = (run.codename, run.problem)
             if key in wanted and not _among(run, found.get(key, [])):
                 found.setdefault(key, []).append((f"{folder.name}/{run.path.name}", run))
@@ -101,25 +101,25 @@ def _directories(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def _among(tabled: Run, found: Iterable[tuple[str, Run]]) -> bool:
-    """Whether what a table says of a seed comes from one of these runs."""
+    """Whether a seed of a table comes from one of these runs."""
     ((n, seed),) = tabled.seeds.items()
     return any(n in run.seeds and _alike(run.seeds[n], seed) for _, run in found)
 
 
 def _alike(one: SeedRun, other: SeedRun) -> bool:
-    """Whether they ended alike, but for digits that a table does not keep."""
+    """Whether two seeds ended with the same numbers, up to the digits that a table keeps."""
     one_end, other_end = _last(one), _last(other)
     same = bool(np.isclose(one_end, other_end, rtol=1e-8, equal_nan=True))
     return same and _standing(one) == _standing(other)
 
 
 def _last(seed: SeedRun) -> float:
-    looks = seed.metrics["neg_elbo"]
-    return float(looks[-1]) if len(looks) else math.nan
+    evaluations = seed.metrics["neg_elbo"]
+    return float(evaluations[-1]) if len(evaluations) else math.nan
 
 
 def _unlike_paper(run: Run) -> str | None:
-    """What makes a run another than the paper's, if anything does."""
+    """How a run's settings differ from the paper's, if they do."""
     config = run.config
     if config["preset"] != "paper":
         return f"it used the preset {config['preset']}, not paper"
@@ -144,41 +144,41 @@ def _same(here: Any, there: Any) -> bool:
     return here == there
 
 
-def _merged(found: list[tuple[str, Run]], notes: list[str], several: list[str], unfinished: bool) -> Run:
+def _merged(found: list[tuple[str, Run]], notes: list[str], repeated: list[str], unfinished: bool) -> Run:
     seeds: dict[int, SeedRun] = {}
-    broken: dict[int, int] = {}
+    interrupted: dict[int, int] = {}
     for n in sorted({n for _, run in found for n in run.seeds}):
         copies = [(label, run, run.seeds[n]) for label, run in found if n in run.seeds]
         label, run, best = max(copies, key=lambda copy: _standing(copy[2]))
-        last = _as_last_seen(best, run) if unfinished else best
+        last = _as_last_evaluated(best, run) if unfinished else best
         if last is not best:
-            broken[n] = _iterations(best)
+            interrupted[n] = _iterations(best)
         seeds[n] = _with_precision(last, run, notes)
         if len(copies) > 1:
             others = ", ".join(f"{other} ({_state(s)})" for other, _, s in copies if s is not best)
-            several.append(
+            repeated.append(
                 f"{run.codename} on {run.problem}, seed {n}, was found {len(copies)} times: the one in "
                 f"{label} ({_state(best)}) counts, not {others}."
             )
     first = found[0][1]
-    if broken:
-        verbs = ("was", "counts") if len(broken) == 1 else ("were", "count")
+    if interrupted:
+        verbs = ("was", "counts") if len(interrupted) == 1 else ("were", "count")
         notes.append(
-            f"{first.codename} on {first.problem}: {format.numbered(broken)} {verbs[0]} broken off and "
-            f"{verbs[1]} as last looked at, after {_several(broken.values())}."
+            f"{first.codename} on {first.problem}: {formatting.numbered(interrupted)} {verbs[0]} not "
+            f"finished and {verbs[1]} as last evaluated, after {_iteration_range(interrupted.values())}."
         )
     return Run(first.path, {**first.config, "seeds": list(seeds)}, first.environment, seeds)
 
 
-def _several(iterations: Collection_[int]) -> str:
-    """How many, from the fewest to the most."""
+def _iteration_range(iterations: Collection_[int]) -> str:
+    """The smallest and the largest number of iterations."""
     few, most = min(iterations), max(iterations)
-    return format.count(few, "iteration") if few == most else f"{few:,} to {most:,} iterations"
+    return formatting.count(few, "iteration") if few == most else f"{few:,} to {most:,} iterations"
 
 
-def _as_last_seen(seed: SeedRun, run: Run) -> SeedRun:
-    """If it was broken off: with its last look in place of final numbers."""
-    if isinstance(seed, TabledSeed):
+def _as_last_evaluated(seed: SeedRun, run: Run) -> SeedRun:
+    """An unfinished seed with its last evaluation in place of final numbers."""
+    if isinstance(seed, SavedSeed):
         return seed if seed.final is not None else seed.with_final(seed.numbers)
     if seed.final is not None or seed.failure or not len(seed.metrics["iterations"]):
         return seed
@@ -188,7 +188,7 @@ def _as_last_seen(seed: SeedRun, run: Run) -> SeedRun:
 
 
 def _with_precision(seed: SeedRun, run: Run, notes: list[str]) -> SeedRun:
-    """With the precision beside the hardware, if it is not the usual one."""
+    """The seed with its float type beside the device, if it is not the usual one."""
     dtype = run.config["dtype"]
     if seed.final is None or dtype == DTYPE:
         return seed
@@ -201,20 +201,20 @@ def _standing(seed: SeedRun) -> tuple[bool, int]:
 
 
 def _iterations(seed: SeedRun) -> int:
-    looks = seed.metrics["iterations"]
-    return int(looks[-1]) if len(looks) else 0
+    iterations = seed.metrics["iterations"]
+    return int(iterations[-1]) if len(iterations) else 0
 
 
 def _seconds(seed: SeedRun) -> float:
     if seed.final is not None:
         return float(seed.final["seconds"])
-    looks = seed.metrics["seconds"]
-    return float(looks[-1]) if len(looks) else 0.0
+    seconds = seed.metrics["seconds"]
+    return float(seconds[-1]) if len(seconds) else 0.0
 
 
 def _state(seed: SeedRun) -> str:
     kind = "finished" if seed.final is not None else "failed" if seed.failure else "unfinished"
-    return f"{kind}, {format.count(_iterations(seed), 'iteration')}, {_seconds(seed):.0f} s"
+    return f"{kind}, {formatting.count(_iterations(seed), 'iteration')}, {_seconds(seed):.0f} s"
 
 
 def _about(run: Run) -> list[str]:
@@ -223,11 +223,9 @@ def _about(run: Run) -> list[str]:
     notes = []
     for n, seed in run.seeds.items():
         if seed.final is None and seed.failure:
-            notes.append(f"{where}: seed {n} failed ({seed.failure['error']}) and is not in the numbers.")
+            notes.append(f"{where}: seed {n} failed ({seed.failure['error']}) and is not included.")
         elif seed.final is None:
-            notes.append(
-                f"{where}: seed {n} has not finished ({_seconds(seed):.0f} s) and is not in the numbers."
-            )
+            notes.append(f"{where}: seed {n} has not finished ({_seconds(seed):.0f} s) and is not included.")
     finals = {n: seed.final for n, seed in run.finished.items() if seed.final is not None}
     unequal = []
     for name, kind in (("max_seconds", "with"), ("max_run_seconds", "without")):

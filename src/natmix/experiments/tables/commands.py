@@ -1,9 +1,9 @@
-"""The commands that repeat what is in a table."""
+"""The commands that repeat the runs of a table."""
 
 from collections.abc import Mapping
 
 from natmix.experiments import presets
-from natmix.experiments.tables import format
+from natmix.experiments.tables import formatting
 from natmix.experiments.tables.collection import Collection
 
 _OPTIONS = {"max_seconds": "--max-time", "max_run_seconds": "--max-run-time"}
@@ -12,7 +12,7 @@ Times = tuple[float | None, ...]
 
 
 def run_commands(collection: Collection) -> list[str]:
-    """From the finished seeds and the time limits they had."""
+    """The commands, from the finished seeds and their time limits."""
     # (codename, seeds) -> problem -> times; a problem whose seeds had different limits appears in several.
     blocks: dict[tuple[str, str], dict[str, Times]] = {}
     for (codename, problem), run in collection.runs.items():
@@ -23,7 +23,7 @@ def run_commands(collection: Collection) -> list[str]:
             times = tuple(None if limits.get(name) == usual else limits.get(name) for name in _OPTIONS)
             by_times.setdefault(times, []).append(n)
         for times, numbers in by_times.items():
-            blocks.setdefault((codename, format.seeds(numbers)), {})[problem] = times
+            blocks.setdefault((codename, formatting.seeds(numbers)), {})[problem] = times
     # Codenames with the same problems, seeds and limits share a command.
     shared: dict[tuple[str, tuple[tuple[str, Times], ...]], list[str]] = {}
     for (codename, seeds), block in blocks.items():

@@ -1,4 +1,4 @@
-"""Learning curves of all problems in one picture, as distances from the paper's number."""
+"""Learning curves of all problems in one figure, as differences from the paper's number."""
 
 import math
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ import numpy as np
 from natmix.experiments.figures.learning_curves import COLOURS, X_LABELS, Curve, learning_curve, plain_numbers
 from natmix.experiments.problems import PAPER
 from natmix.experiments.runs import Run
-from natmix.experiments.tables import format
+from natmix.experiments.tables import formatting
 from natmix.experiments.tables.collection import Collection
 from natmix.experiments.tables.paper import MAIN, PaperNumber, paper_number
-from natmix.experiments.tables.tabled import TabledSeed
+from natmix.experiments.tables.saved_tables import SavedSeed
 from natmix.plot.style import DPI, GRID, INK, KNOWN, name_axes, pyplot, tidy
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _COLUMNS = 4
 _NARROWEST = 5.0  # inches
 _FEW = 4  # candidates, whose own paper's numbers are shown too
-_CURVE = 2  # looks; a table may have kept the last one alone
+_CURVE = 2  # evaluations; a table may have kept only the last one
 _LINEAR = 0.1
 _LEADER = "SAMTRON"
 
 
 def has_curves(collection: Collection, candidates: Sequence[str]) -> bool:
-    """Whether there is a curve of one of these on one of the table's problems."""
+    """Whether any of these runs has a learning curve on a problem of the table."""
     return any(_usable(collection, c, p) for c in candidates for p in PAPER)
 
 
@@ -62,13 +62,11 @@ def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
 
 
 def _usable(collection: Collection, codename: str, problem: str) -> Run | None:
-    """Its finished seeds, if the looks of all of them are known."""
+    """Its finished seeds, if the learning curves of all of them are known."""
     run = collection.runs.get((codename, problem))
     if run is None or not run.finished:
         return None
-    if any(
-        isinstance(s, TabledSeed) and len(s.metrics["iterations"]) < _CURVE for s in run.finished.values()
-    ):
+    if any(isinstance(s, SavedSeed) and len(s.metrics["iterations"]) < _CURVE for s in run.finished.values()):
         return None
     if not any(np.isfinite(s.metrics["neg_elbo"]).any() for s in run.finished.values()):
         return None
@@ -97,7 +95,7 @@ def _panel(
             ax.axhline(own.mean - paper.mean, color=colour, linewidth=0.9, linestyle=":")
     _limit(ax, list(curves.values()), paper, linear)
     plain_numbers(ax)
-    name_axes(ax, f"{problem}  ({format.theirs(paper)})")
+    name_axes(ax, f"{problem}  ({formatting.theirs(paper)})")
     ax.title.set_fontsize(9)
     ax.grid(color=GRID, linewidth=0.7)
     ax.set_axisbelow(True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from natmix.experiments.problems import PAPER
-from natmix.experiments.tables import format
-from natmix.experiments.tables.jobs import available
+from natmix.experiments.tables import formatting
+from natmix.experiments.tables.cells import available
 from natmix.experiments.tables.paper import ALL, FULL_TABLE, SECONDARY, TITLES, paper_number
 from natmix.experiments.tables.summary import Statistic, Summary
 
@@ -25,13 +25,13 @@ def full_markdown(summaries: Summaries, commands: Sequence[str]) -> str:
                 there = available(codename, problem)
                 printed = paper_number(codename, problem, metric, FULL_TABLE)
                 ours.append(_ours(summaries.get((codename, problem)), statistic, metric) if there else "N/A")
-                theirs.append(format.theirs(printed, metric) if there else "N/A")
+                theirs.append(formatting.theirs(printed, metric) if there else "N/A")
             rows += [[problem, f"{TITLES[metric]}, ours", *ours], ["", f"{TITLES[metric]}, paper", *theirs]]
     return (
         "# Full table of Experiment 3\n\n"
         "Mean ± 3 standard errors over the seeds. ✓, ✓✓ and ✗ as in [table3.md](table3.md). A dash: not "
         "run, or a metric whose reference samples were missing (`natmix references`).\n\n"
-        f"{format.table(['problem', 'metric', *ALL], rows, left=2)}\n\n"
+        f"{formatting.table(['problem', 'metric', *ALL], rows, left=2)}\n\n"
         "![Learning curves](table3_full_curves.png)\n\n"
         "## Commands\n\n```\n" + "\n".join(commands) + "\n```\n"
     )
@@ -63,6 +63,6 @@ def _statistic(summaries: Summaries, codename: str, problem: str, metric: str) -
 
 def _ours(summary: Summary | None, statistic: Statistic | None, metric: str) -> str:
     if summary is None or statistic is None:
-        return format.NONE
-    mark = format.mark(summary) if metric == "neg_elbo" else ""
-    return f"{format.ours(statistic, metric)} {mark}".strip()
+        return formatting.NONE
+    mark = formatting.mark(summary) if metric == "neg_elbo" else ""
+    return f"{formatting.ours(statistic, metric)} {mark}".strip()

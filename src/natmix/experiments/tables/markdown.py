@@ -1,11 +1,11 @@
-"""The main table for people to read."""
+"""The main table in Markdown."""
 
 from collections.abc import Mapping, Sequence
 
 from natmix.experiments.problems import PAPER
-from natmix.experiments.tables import format
+from natmix.experiments.tables import formatting
+from natmix.experiments.tables.cells import available
 from natmix.experiments.tables.collection import COPIES, Collection
-from natmix.experiments.tables.jobs import available
 from natmix.experiments.tables.ordering import ordering
 from natmix.experiments.tables.paper import MAIN_TABLE, SECONDARY, TITLES, paper_number
 from natmix.experiments.tables.summary import Summary
@@ -25,7 +25,7 @@ _TITLES = {
 def table3(
     summaries: Summaries, candidates: Sequence[str], collection: Collection, commands: Sequence[str]
 ) -> str:
-    """The paper's main table (tab:exp3) with our numbers beside its own."""
+    """The paper's main table (tab:exp3), with our numbers beside the printed ones."""
     problems = [p for p in PAPER if any((c, p) in summaries for c in candidates)]
     shown = [c for c in candidates if any((c, p) in summaries for p in problems)]
     parts = [
@@ -54,16 +54,16 @@ def _main(summaries: Summaries, candidates: Sequence[str], problems: Sequence[st
         for codename in candidates:
             row += _pair(summaries.get((codename, problem)), codename, problem)
         rows.append(row)
-    return format.table(header, rows)
+    return formatting.table(header, rows)
 
 
 def _pair(summary: Summary | None, codename: str, problem: str) -> list[str]:
     if not available(codename, problem):
         return ["N/A", "N/A"]
-    printed = format.theirs(paper_number(codename, problem))
+    printed = formatting.theirs(paper_number(codename, problem))
     if summary is None:
-        return [format.NONE, printed]
-    return [f"{format.ours(summary.neg_elbo)} {format.mark(summary)}".strip(), printed]
+        return [formatting.NONE, printed]
+    return [f"{formatting.ours(summary.neg_elbo)} {formatting.mark(summary)}".strip(), printed]
 
 
 def _details(summaries: Summaries, codename: str) -> str:
@@ -90,10 +90,10 @@ def _details(summaries: Summaries, codename: str) -> str:
                 [
                     problem,
                     str(len(s.seeds)),
-                    f"{format.ours(s.neg_elbo)} {format.mark(s)}".strip(),
-                    format.theirs(s.paper),
-                    format.first_to_paper(s),
-                    format.time_to_paper(s),
+                    f"{formatting.ours(s.neg_elbo)} {formatting.mark(s)}".strip(),
+                    formatting.theirs(s.paper),
+                    formatting.first_to_paper(s),
+                    formatting.time_to_paper(s),
                     f"{s.evaluations:,.0f}",
                     f"{s.iterations:,.0f}",
                     f"{s.components:.1f}",
@@ -105,23 +105,23 @@ def _details(summaries: Summaries, codename: str) -> str:
     text = (
         f"## {codename}\n\n"
         "Means over the seeds; seconds with compilation (in brackets: of them, for compilation, which is "
-        "little for seeds that use another's programs). Seconds to the paper's mean: until the first look at "
-        "the -ELBO that is not above it at two decimals (looks are some 10 % of the time apart), of the "
+        "little for seeds that use another's programs). Seconds to the paper's mean: until the first "
+        "evaluation of the -ELBO not above it at two decimals (about every 10 % of the time), of the "
         "first seed with the compilation of its programs (n/a: it used another's), and as median over the "
         "seeds without compilation. Seeds that ran together share a clock, and each advances more slowly "
         "than alone."
     )
-    return f"{text}\n\n{format.table(header, rows)}"
+    return f"{text}\n\n{formatting.table(header, rows)}"
 
 
 def _second(summary: Summary) -> list[str]:
     metric = SECONDARY[summary.problem]
-    printed = format.theirs(paper_number(summary.codename, summary.problem, metric), metric)
+    printed = formatting.theirs(paper_number(summary.codename, summary.problem, metric), metric)
     if summary.secondary is None:
-        return [f"{TITLES[metric]}: {format.NONE}", printed]
+        return [f"{TITLES[metric]}: {formatting.NONE}", printed]
     n = summary.secondary.number
-    fewer = "" if n == len(summary.seeds) else f" ({format.count(n, 'seed')})"
-    return [f"{TITLES[metric]}: {format.ours(summary.secondary, metric)}{fewer}", printed]
+    fewer = "" if n == len(summary.seeds) else f" ({formatting.count(n, 'seed')})"
+    return [f"{TITLES[metric]}: {formatting.ours(summary.secondary, metric)}{fewer}", printed]
 
 
 def _order(summaries: Summaries, candidates: Sequence[str], problems: Sequence[str]) -> str:
@@ -133,9 +133,9 @@ def _order(summaries: Summaries, candidates: Sequence[str], problems: Sequence[s
         here = {c: summaries[c, problem] for c in candidates if (c, problem) in summaries}
         if len(here) > 1:
             order = ordering(here)
-            cells = [order.first.get(c, format.NONE) for c in others]
+            cells = [order.first.get(c, formatting.NONE) for c in others]
             counts = (order.pairs, order.by_means, order.clearly, order.reversed)
-            rows.append([problem, *cells, *(str(n) if order.pairs else format.NONE for n in counts)])
+            rows.append([problem, *cells, *(str(n) if order.pairs else formatting.NONE for n in counts)])
             totals = [total + n for total, n in zip(totals, counts, strict=True)]
     if not rows:
         return ""
@@ -145,13 +145,13 @@ def _order(summaries: Summaries, candidates: Sequence[str], problems: Sequence[s
         "Is SAMTRON not above the others? *yes*: its mean is not above at two decimals; *no, within errors*: "
         "it is, but the intervals (3 standard errors) meet. Last columns: the pairs that are clearly apart "
         "in the paper (their intervals do not meet); of them, how many are in its order here by their means "
-        "at two decimals; how many of these clearly, for the intervals do not meet here either (a single "
+        "at two decimals; how many of these clearly, as the intervals do not meet here either (a single "
         "seed has no interval, so no pair with it is clear); and how many are reversed by their means. The "
         "rest are equal at two decimals."
     )
     header = ["problem", *(f"≤ {c}" for c in others), "pairs apart in the paper", "in its order"]
     header += ["clearly so", "reversed"]
-    return f"{text}\n\n{format.table(header, rows)}"
+    return f"{text}\n\n{formatting.table(header, rows)}"
 
 
 def _notes(summaries: Summaries, candidates: Sequence[str], found: Sequence[str]) -> str:
@@ -176,11 +176,11 @@ def _notes(summaries: Summaries, candidates: Sequence[str], found: Sequence[str]
 
 
 def _copies(copies: Sequence[str]) -> str:
-    """The rule in sight, the long list folded away."""
+    """The rule, and the long list folded."""
     if not copies:
         return ""
     lines = "\n".join(f"- {line}" for line in copies)
-    title = f"{format.count(len(copies), 'seed')} found several times"
+    title = f"{formatting.count(len(copies), 'seed')} found several times"
     folded = f"<details>\n<summary>{title}</summary>\n\n{lines}\n\n</details>"
     return f"## Seeds found several times\n\n{COPIES}\n\n{folded}"
 

@@ -1,4 +1,4 @@
-"""Whether the algorithms come in the paper's order."""
+"""Whether the algorithms have the paper's order."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Ordering:
         pairs: how many pairs are clearly apart in the paper (their intervals do not meet), of those here.
         by_means: how many of them are in the paper's order here, by means at two decimals.
         clearly: how many of these are clearly apart here too; a pair with a single seed is not.
-        reversed: how many pairs are the other way round here, by means at two decimals.
+        reversed: how many pairs are reversed here, by means at two decimals.
     """
 
     first: dict[str, str]
@@ -65,7 +65,7 @@ def _above(a: Summary, b: Summary) -> float:
 
 
 def _clearly_in_order(a: Summary, b: Summary) -> bool:
-    """Whether a is below b and their intervals do not meet; of single seeds nobody knows."""
+    """Whether a is below b and their intervals do not meet; unknown for single seeds."""
     mine, other = a.neg_elbo, b.neg_elbo
     if min(mine.number, other.number) < 2:
         return False

@@ -1,7 +1,7 @@
-"""The numbers the paper prints.
+"""The paper's printed numbers.
 
 ``paper_table3.csv`` holds its tables tab:exp3, tab:exp3_full and tab:exp3_accuracy as printed: means over
-ten seeds and three standard errors. The two first agree but for SEPYFUX on stm300 (26.87 ± 0.45 and
+ten seeds and three standard errors. The first two agree except for SEPYFUX on stm300 (26.87 ± 0.45 and
 26.69 ± 0.39; the full table has 26.87 ± 0.45 in the next column, for SEPYRUX).
 """
 

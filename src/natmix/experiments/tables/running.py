@@ -1,4 +1,4 @@
-"""Runs what is missing of a table."""
+"""Run the missing cells of a table."""
 
 import contextlib
 import dataclasses
@@ -19,19 +19,19 @@ from natmix.experiments.runs.directory import _MAY_DIFFER, CONFIG, SeedFiles, _m
 from natmix.experiments.runs.execution import _finished
 from natmix.experiments.runs.loading import read_final
 from natmix.experiments.runs.lock import lock
+from natmix.experiments.tables.cells import TableCell, at_most
 from natmix.experiments.tables.collection import Collection
-from natmix.experiments.tables.format import count, numbered
-from natmix.experiments.tables.jobs import Job, at_most
-from natmix.experiments.tables.tabled import DTYPE
+from natmix.experiments.tables.formatting import count, numbered
+from natmix.experiments.tables.saved_tables import DTYPE
 
 
 @dataclasses.dataclass
 class Report:
-    """How it went.
+    """The outcome of `run_missing`.
 
     Attributes:
         ran: seeds that finished now, by name of the run directory.
-        failed: seeds that could not go on.
+        failed: seeds that failed.
         busy: seeds that another process was running.
         interrupted: whether Ctrl-C (or SIGTERM) ended it.
     """
@@ -43,90 +43,96 @@ class Report:
 
 
 def run_missing(
-    jobs: Sequence[Job],
+    cells: Sequence[TableCell],
     seeds: Iterable[int],
     out: Path,
     *,
-    watch: Callable[[Job], AbstractContextManager[Watcher]],
+    watch: Callable[[TableCell], AbstractContextManager[Watcher]],
     say: Callable[[str], None],
     elsewhere: Collection | None = None,
     keep_checkpoints: bool = False,
 ) -> Report:
-    """Run the seeds that have not finished, job after job, each in its directory under ``out``.
+    """Run the seeds that have not finished, cell after cell, each in its directory under ``out``.
 
-    Several processes may do this at once with the same ``out``: a seed is run by the one that
-    comes first, the others leave it alone.
+    Several processes may do this at once with the same ``out``: each seed is run by the first process that
+    takes it.
 
     Args:
-        jobs: in this order.
-        seeds: of every job.
+        cells: in this order.
+        seeds: of every cell.
         out: where the run directories are.
-        watch: makes what is told how the seeds of a job go.
-        say: is told what else there is to know.
+        watch: makes the object that follows the progress of a cell's seeds.
+        say: called with messages for the user.
         elsewhere: finished seeds in here are not run either.
-        keep_checkpoints: also of finished seeds, so that they can go on under higher limits.
+        keep_checkpoints: of finished seeds too, so that they can be continued with higher limits.
     """
     seeds, report = list(seeds), Report()
-    configs = _configure_all(jobs, seeds[0], out)
-    say(at_most(jobs, len(seeds)))
-    for job, config in zip(jobs, configs, strict=True):
-        known = elsewhere.finished(job.codename, job.problem) if elsewhere is not None else set()
-        todo = _todo(job.folder(out), [s for s in seeds if s not in known], config.limits, job.name, say)
+    configs = _configure_all(cells, seeds[0], out)
+    say(at_most(cells, len(seeds)))
+    for cell, config in zip(cells, configs, strict=True):
+        known = elsewhere.finished(cell.codename, cell.problem) if elsewhere is not None else set()
+        todo = _todo(cell.folder(out), [s for s in seeds if s not in known], config.limits, cell.name, say)
         if not todo:
             continue
-        say(f"{job.name}: {len(todo)} of {count(len(seeds), 'seed')} to run")
-        with watch(job) as watcher:
-            _run_job(job, config, todo, out, watcher, keep_checkpoints, report)
+        say(f"{cell.name}: {len(todo)} of {count(len(seeds), 'seed')} to run")
+        with watch(cell) as watcher:
+            _run_cell(cell, config, todo, out, watcher, keep_checkpoints, report)
         if report.interrupted:
             break
-        jax.clear_caches()  # the next job's programs are others
+        jax.clear_caches()  # the next cell has other programs
     return report
 
 
-def _run_job(
-    job: Job, config: RunConfig, seeds: Sequence[int], out: Path, watcher: Watcher, keep: bool, report: Report
+def _run_cell(
+    cell: TableCell,
+    config: RunConfig,
+    seeds: Sequence[int],
+    out: Path,
+    watcher: Watcher,
+    keep: bool,
+    report: Report,
 ) -> None:
-    folder, locks = job.folder(out), out / ".locks"
+    folder, locks = cell.folder(out), out / ".locks"
     with contextlib.ExitStack() as held:
-        mine = [s for s in seeds if held.enter_context(lock(locks / f"{job.name}-{s}", wait=False))]
+        mine = [s for s in seeds if held.enter_context(lock(locks / f"{cell.name}-{s}", wait=False))]
         busy = [s for s in seeds if s not in mine]
         if busy:
-            report.busy[job.name] = busy
+            report.busy[cell.name] = busy
         # Another process may have finished some since.
         mine = [s for s in mine if _standing(folder, s, config.limits) == "todo"]
         if not mine:
             return
-        with lock(locks / job.name, wait=True):
+        with lock(locks / cell.name, wait=True):
             prepare(folder, config.to_json(), mine)
         outcome = runs.execute(
             config,
             mine,
             folder,
-            lambda n: _load(job.problem, n),
+            lambda n: _load(cell.problem, n),
             watcher=watcher,
             keep_checkpoints=keep,
-            together=job.together,
+            together=cell.together,
         )
     report.interrupted = outcome.interrupted
     if outcome.failed:
-        report.failed[job.name] = list(outcome.failed)
+        report.failed[cell.name] = list(outcome.failed)
     done = [s for s in mine if s in outcome.run.finished]
     if done:
-        report.ran[job.name] = done
+        report.ran[cell.name] = done
 
 
-def _configure_all(jobs: Sequence[Job], seed: int, out: Path) -> list[RunConfig]:
-    """All configurations, so that what is missing or does not fit is known before any work."""
+def _configure_all(cells: Sequence[TableCell], seed: int, out: Path) -> list[RunConfig]:
+    """All configurations, so that errors are raised before any work."""
     loaded: dict[str, Problem] = {}
-    for job in jobs:
-        if job.problem not in loaded:
-            loaded[job.problem] = _load(job.problem, seed)
+    for cell in cells:
+        if cell.problem not in loaded:
+            loaded[cell.problem] = _load(cell.problem, seed)
     configs = [
-        runs.configure(loaded[job.problem], job.codename, preset="paper", dtype=DTYPE, limits=job.limits)
-        for job in jobs
+        runs.configure(loaded[cell.problem], cell.codename, preset="paper", dtype=DTYPE, limits=cell.limits)
+        for cell in cells
     ]
-    for job, config in zip(jobs, configs, strict=True):
-        _check_same(job.folder(out), config)
+    for cell, config in zip(cells, configs, strict=True):
+        _check_same(cell.folder(out), config)
     return configs
 
 
@@ -148,14 +154,14 @@ def _todo(
     short = [seed for seed, how in standing.items() if how == "short"]
     if short:
         say(
-            f"{name}: finished under another limit, without checkpoints to go on from: "
-            f"{numbered(short)}; to run them anew, remove their folders."
+            f"{name}: finished with another limit, and without checkpoints to continue from: "
+            f"{numbered(short)}; to run them again, remove their folders."
         )
     return [seed for seed, how in standing.items() if how == "todo"]
 
 
 def _standing(folder: Path, seed: int, limits: Limits) -> str:
-    """Whether a seed is done, still to do, or ended short of these limits and cannot go on."""
+    """Whether a seed is done, still to do, or ended short of these limits and cannot be continued."""
     if read_final(SeedFiles(folder, seed).final) is None:  # a damaged file is an error
         return "todo"
     try:

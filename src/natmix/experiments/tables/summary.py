@@ -1,4 +1,4 @@
-"""Means over the seeds of a run, beside the paper's."""
+"""Means over the seeds of a run, compared with the paper's."""
 
 import dataclasses
 import math
@@ -9,10 +9,10 @@ import numpy as np
 
 from natmix.experiments.runs import Run, SeedRun
 from natmix.experiments.tables.paper import SECONDARY, PaperNumber, paper_number
-from natmix.experiments.tables.tabled import TOLD
+from natmix.experiments.tables.saved_tables import TIME_COLUMNS
 
 DECIMALS = 2
-"""What the paper prints, and what numbers are compared at."""
+"""Decimals that the paper prints, at which numbers are compared."""
 
 _SLACK = 1e-9
 _COMPILED = 0.1
@@ -57,11 +57,11 @@ class Summary:
         seconds: with compilation, which seeds that came later may not have needed.
         compile_seconds: of them, for compilation.
         components: of the final mixtures.
-        reached: how many seeds got down to the paper's mean at two decimals, in any look.
+        reached: how many seeds reached the paper's mean at two decimals, in any evaluation of the ELBO.
         first_to_paper: seconds of the first seed until then, with compilation; NaN if it used another seed's
-            programs, infinite if it did not get there.
-        time_to_paper: median over the seeds of the seconds until then without compilation; infinite where
-            half did not get there.
+            programs, infinite if it did not reach it.
+        time_to_paper: median over the seeds of the seconds until then without compilation; infinite if
+            half did not reach it.
         device: what it ran on.
     """
 
@@ -137,18 +137,18 @@ def metric_of(finals: Sequence[dict[str, Any]], name: str) -> Statistic | None:
 
 
 def time_to(seed: SeedRun, level: float, *, compilation: bool = False) -> float:
-    """Seconds until a look found an -ELBO this low at two decimals; infinite if none did.
+    """Seconds until the -ELBO was evaluated this low at two decimals; infinite if it never was.
 
-    Of a seed in a table: what the table says, which knows the paper's level only.
+    For a seed of a saved table: what the table says, for the paper's level only.
     """
-    looks = seed.metrics
-    if TOLD[0] in looks:
-        return float(looks[TOLD[0] if compilation else TOLD[1]][0])
-    low = np.flatnonzero(np.round(looks["neg_elbo"].astype(float), DECIMALS) <= level + _SLACK)
+    metrics = seed.metrics
+    if TIME_COLUMNS[0] in metrics:
+        return float(metrics[TIME_COLUMNS[0] if compilation else TIME_COLUMNS[1]][0])
+    low = np.flatnonzero(np.round(metrics["neg_elbo"].astype(float), DECIMALS) <= level + _SLACK)
     if not low.size:
         return math.inf
     at = low[0]
-    return float(looks["seconds"][at] - (0 if compilation else looks["compile_seconds"][at]))
+    return float(metrics["seconds"][at] - (0 if compilation else metrics["compile_seconds"][at]))
 
 
 def _compiled(seed: int, finals: Mapping[int, Mapping[str, Any]]) -> bool:

@@ -1,4 +1,4 @@
-"""Writes the tables and the figure."""
+"""Write the tables and the figure."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -8,18 +8,18 @@ from typing import Any
 from natmix.experiments.runs.directory import check_writable
 from natmix.experiments.tables.collection import Collection
 from natmix.experiments.tables.commands import run_commands
-from natmix.experiments.tables.csv import COLUMNS, look_rows, seed_rows, table_rows, write_csv
+from natmix.experiments.tables.csv_files import COLUMNS, curve_rows, seed_rows, table_rows, write_csv
 from natmix.experiments.tables.full import COLUMNS as FULL_COLUMNS
 from natmix.experiments.tables.full import full_markdown, full_rows
 from natmix.experiments.tables.markdown import table3
 from natmix.experiments.tables.paper import ALL, MAIN
+from natmix.experiments.tables.saved_tables import CURVES, SEEDS, saved_runs
 from natmix.experiments.tables.summary import Summary, summarise
-from natmix.experiments.tables.tabled import LOOKS, SEEDS, tabled_runs
 from natmix.files import replacing
 
 
 def summaries_of(collection: Collection) -> dict[tuple[str, str], Summary]:
-    """Of all runs with a finished seed, by codename and problem."""
+    """Summaries of all runs with a finished seed, by codename and problem."""
     found = {key: summarise(run) for key, run in collection.runs.items()}
     return {key: summary for key, summary in found.items() if summary is not None}
 
@@ -36,26 +36,26 @@ def write_table3(
 
     Args:
         collection: the runs.
-        folder: where to.
+        folder: to write to.
         candidates: whose runs.
         full: also the full table with second metrics, and the accuracies.
-        command: the one that writes this, to be noted besides those that repeat the runs.
+        command: that writes the table, listed beside those that repeat the runs.
 
     Returns:
         The files written.
     """
     summaries = summaries_of(collection)
     if not any(codename in candidates for codename, _ in summaries):
-        raise ValueError("There is no finished seed to make a table of yet.")
+        raise ValueError("There is no finished seed yet to make a table of.")
     check_writable(folder)
     names = ALL if full else candidates
     seeds = seed_rows(collection, names)
     _check_nothing_lost(collection, folder, seeds)
     commands = [*run_commands(collection), *([command] if command else [])]
-    paths = [folder / name for name in ("table3.csv", SEEDS, LOOKS, "table3.md")]
+    paths = [folder / name for name in ("table3.csv", SEEDS, CURVES, "table3.md")]
     write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
     write_csv(paths[1], seeds)
-    write_csv(paths[2], look_rows(collection, names))
+    write_csv(paths[2], curve_rows(collection, names))
     _write(paths[3], table3(summaries, candidates, collection, commands))
     if full:
         from natmix.experiments.tables.accuracy import accuracy_markdown
@@ -75,11 +75,11 @@ def write_table3(
 
 
 def _check_nothing_lost(collection: Collection, folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table that was read may be all that is left of its seeds: only one that has them replaces it."""
+    """Raise if seeds would be lost: the table that was read may be all that is left of them."""
     if folder.resolve() not in collection.tables:
         return
     kept = {(row["algorithm"], row["problem"], row["seed"]) for row in rows}
-    for run in tabled_runs(folder):
+    for run in saved_runs(folder):
         for n in run.seeds:
             if (run.codename, run.problem, n) not in kept:
                 raise ValueError(
@@ -100,7 +100,7 @@ def _write_curves(collection: Collection, candidates: Sequence[str], path: Path)
 
     if not has_curves(collection, candidates):
         return []
-    pyplot.switch_backend("agg")  # a file needs no window
+    pyplot.switch_backend("agg")  # no window
     figure = plot_curves(collection, candidates)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png")

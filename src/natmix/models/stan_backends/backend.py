@@ -1,4 +1,4 @@
-"""The contract of what evaluates a Stan program."""
+"""The interface of a library that evaluates Stan programs."""
 
 import abc
 

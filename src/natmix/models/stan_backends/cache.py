@@ -8,7 +8,7 @@ from natmix.files import cache_base, replacing
 
 
 def cached_file(content: bytes, name: str) -> Path:
-    """A file with this content and name, in a folder of its own; written if it is not there yet."""
+    """A file with this content and name, in its own folder; written if it does not exist."""
     path = folder(hashlib.sha256(content).hexdigest()[:24]) / name
     if not path.exists():
         with replacing(path) as temporary:

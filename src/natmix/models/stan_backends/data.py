@@ -43,7 +43,7 @@ def check_data(data: Data, declared: Mapping[str, Any]) -> None:
     for name, form in declared.items():
         value = data.values[name]
         if not isinstance(value, np.ndarray) or form["type"] not in ("int", "real", "complex"):
-            continue  # tuples: Stan itself looks at them
+            continue  # tuples: Stan itself checks them
         dimensions = form["dimensions"]
         if value.ndim != dimensions and value.size:
             raise ValueError(

@@ -43,7 +43,7 @@ class HttpstanBackend(AbstractBackend):
         with tempfile.TemporaryDirectory(prefix="natmix_stan_") as scratch:
             file = Path(scratch, program.path.name if program.path else "program.stan")
             file.write_text(program.code, encoding="utf-8")
-            # Data that do not fit are told before the minute that compiling takes.
+            # Check the data before the minute that compiling takes.
             check_data(data, json.loads(_stanc(stan, program, file, "--info"))["inputs"])
             library = _library(stan, _stanc(stan, program, file, "--print-cpp"))
         self._lib = _loaded(library)

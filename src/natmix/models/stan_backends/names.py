@@ -1,4 +1,4 @@
-"""Stan's outputs: flat names such as ``A.2.1`` put together to arrays."""
+"""Stan's outputs: flat names such as ``A.2.1`` assembled to arrays."""
 
 import re
 from typing import NamedTuple
@@ -45,8 +45,8 @@ class _Variable(NamedTuple):
 class Outputs:
     """Which of Stan's numbers belong to which variable.
 
-    The indices of the names are followed, so Stan's column-major order needs no mention. A tuple's parts go
-    by Stan's names, ``t:1``; complex numbers become complex arrays.
+    Entries are placed by the indices in their names, so Stan's column-major order does not matter. Parts of a
+    tuple have Stan's names, ``t:1``; complex numbers become complex arrays.
 
     Args:
         flat: Stan's names of all numbers, in its order.

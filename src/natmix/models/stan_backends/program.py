@@ -13,7 +13,7 @@ class Program(NamedTuple):
 
     Attributes:
         code: in Stan.
-        path: its file, if it has one; ``#include`` looks beside it.
+        path: its file, if it has one; ``#include`` searches its folder.
     """
 
     code: str

@@ -13,7 +13,7 @@ from natmix.modules.records import NaturalGradient
 
 
 class Iblr(AbstractComponentUpdater):
-    """S'^-1 = S^-1 + b G + (b^2/2) G S G and m' = m - b S g, Eq. 8.
+    """S'^-1 = S^-1 + b G + (b^2/2) G S G and m' = m - b S g: Eq. 8 with -g for its r (docs/paper.md).
 
     Whitened: precision I + b A + (b^2/2) A^2, which is (I + (I + b A)^2) / 2 and so at least I/2;
     mean step -b a.

@@ -14,7 +14,7 @@ from natmix.kernels.ring_buffer import count_rows
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag
 from natmix.modules.sample_selectors.base import AbstractSampleSelector
-from natmix.random_keys import draw_rows
+from natmix.random_keys import draw_components
 
 
 class FromMixture(AbstractSampleSelector):
@@ -55,7 +55,7 @@ class FromMixture(AbstractSampleSelector):
         wanted = jnp.arange(n) < jnp.maximum(missing, self.min_new_samples)
         # One key per sample: more room for samples does not change the first ones.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(n))
-        rows = jax.vmap(lambda k: draw_rows(k, mixture.log_weights, 1)[0])(keys)
+        rows = jax.vmap(lambda k: draw_components(k, mixture.log_weights, 1)[0])(keys)
         noise = normals(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), (D,), mixture.dtype)
         number = count_rows(rows, wanted, mixture.num_components)
         return mixture.components.colour_rows(noise, rows), rows, number

@@ -1,1 +1,0 @@
-"""natmix and the reference `gmmvi` 1.1 side by side on a CPU: `python benchmarks/side_by_side --help`"""
