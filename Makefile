@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
-PACKAGE := pyproject.toml hatch_build.py $(wildcard src/natmix/kernels/native/c/*)
+PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-stan lint references bench bench-gpu bench-posteriors tutorials clean
+.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -24,8 +24,12 @@ lint: $(VENV)/.dev ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Some of it: make sanitize SANITIZE='--only thread --step 9'
+sanitize: $(VENV)/.dev ## all native kernels under the address, undefined behaviour and thread sanitizers (Linux)
+	$(BIN)/python tests/kernels/native/sanitizers/run.py $(SANITIZE)
+
 test-stan: $(VENV)/.stan ## Stan programs: tests and tutorial (needs a C++ compiler)
-	$(BIN)/pytest tests/test_stan.py
+	$(BIN)/pytest tests/models/test_stan.py
 	$(BIN)/python docs/tutorials/stan_period.py
 
 tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results

@@ -10,7 +10,7 @@ import pytest
 
 import natmix
 from natmix import GMMVI, HostTarget, Mixture, TargetError
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.modules.records import Evaluation
 from natmix.targets import AbstractTarget
 
@@ -127,7 +127,7 @@ def test_a_bad_argument_gets_a_sentence_before_any_work(arguments, message, monk
     def work(*arguments, **others):
         raise AssertionError("iterations began")
 
-    monkeypatch.setattr(Runner, "advance", work)
+    monkeypatch.setattr(ChunkRunner, "advance", work)
     with pytest.raises(ValueError, match=message) as error:
         natmix.fit(normal, dim=2, **arguments)
     assert "\n" not in str(error.value)
@@ -252,7 +252,7 @@ def test_a_target_outside_jax_needs_no_hash():
 @pytest.mark.parametrize("value", [-np.inf, np.nan, np.inf])
 def test_not_finite_anywhere(value):
     target = HostTarget(dim=2, fn=lambda x: np.full(len(x), value), batched=True)
-    with pytest.raises(TargetError, match="not finite anywhere in the start region") as error:
+    with pytest.raises(TargetError, match="not finite anywhere in the initial region") as error:
         natmix.fit(target, algorithm="zamtron", **SMALL)
     assert "init_mean" in str(error.value)
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from natmix.experiments.runs.loading import LOOK_NUMBERS, read_final, read_looks, read_metrics
+from natmix.experiments.runs.loading import EVALUATION_NUMBERS, read_evaluations, read_final, read_metrics
 from natmix.files import to_json, write_json, write_lines
 
 
@@ -28,12 +28,12 @@ def test_nan_is_null():
     assert strictly(to_json({"a": math.nan, "b": [math.nan]})) == {"a": None, "b": [None]}
 
 
-def test_looks_and_final_numbers_are_read_as_they_were(tmp_path):
-    look = dict.fromkeys(LOOK_NUMBERS, 1.0) | {"neg_elbo": math.nan, "neg_elbo_se": math.inf}
+def test_evaluations_and_final_numbers_are_read_as_they_were(tmp_path):
+    look = dict.fromkeys(EVALUATION_NUMBERS, 1.0) | {"neg_elbo": math.nan, "neg_elbo_se": math.inf}
     write_lines(tmp_path / "metrics.jsonl", [look, look])
     for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
         assert strictly(line)["neg_elbo"] is None
-    assert math.isnan(read_looks(tmp_path / "metrics.jsonl")[1]["neg_elbo"])
+    assert math.isnan(read_evaluations(tmp_path / "metrics.jsonl")[1]["neg_elbo"])
     metrics = read_metrics(tmp_path / "metrics.jsonl")
     assert metrics["neg_elbo"].dtype == float
     assert metrics["neg_elbo_se"][0] == math.inf
@@ -48,7 +48,7 @@ def test_looks_and_final_numbers_are_read_as_they_were(tmp_path):
 
 def test_files_of_before_are_read_too(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"neg_elbo": NaN, "seconds": Infinity}\n')
-    look = read_looks(tmp_path / "metrics.jsonl")[0]
+    look = read_evaluations(tmp_path / "metrics.jsonl")[0]
     assert math.isnan(look["neg_elbo"])
     assert look["seconds"] == math.inf
 
@@ -56,4 +56,4 @@ def test_files_of_before_are_read_too(tmp_path):
 def test_a_line_that_is_no_object_is_damage(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("[1, 2]\n")
     with pytest.raises(ValueError, match="damaged"):
-        read_looks(tmp_path / "metrics.jsonl")
+        read_evaluations(tmp_path / "metrics.jsonl")

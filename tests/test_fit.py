@@ -9,7 +9,7 @@ import pytest
 
 import natmix
 from natmix import GMMVI, Info, Mixture
-from natmix.engine.convergence import Best
+from natmix.engine.convergence import BestMixture
 from natmix.mixture.negligible import NEGLIGIBLE_WEIGHT, without_negligible
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -252,7 +252,7 @@ def test_float32_diagonal():
         **OPTIONS,
     )
     assert narrow.mixture.dtype == np.float32
-    assert narrow.mixture.is_diagonal
+    assert narrow.mixture.covariance_family == "diagonal"
     assert narrow.elbo.value == pytest.approx(2.5, abs=0.4)
     assert narrow.settings["dtype"] == "float32"
     assert jax.config.read("jax_enable_x64")
@@ -305,7 +305,7 @@ def test_negligible_components_are_left_out():
 
 def test_the_last_mixture_gives_way_to_a_better_one(monkeypatch, result):
     """If the end of a run is worse than its middle, the middle is returned and the result says so."""
-    monkeypatch.setattr(Best, "beats_last", lambda self, tolerance: True)
+    monkeypatch.setattr(BestMixture, "beats_last", lambda self, tolerance: True)
     other = natmix.fit(target, dim=2, seed=3, max_iterations=300, **OPTIONS)
     assert any("worse" in note for note in other.notes)
     assert other.elbo.value == pytest.approx(2.5, abs=0.1)

@@ -12,7 +12,7 @@ from helpers import mixture_target, random_mixture
 from natmix import GMMVI, Mixture
 from natmix.engine import chunk_runner
 from natmix.engine.capacity import grown
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 
 TARGET = random_mixture(11, 3, 2, spread=3.0)
 SMALL = {"desired_samples": 25}
@@ -165,7 +165,7 @@ def test_traces_do_not_grow_with_iterations_seeds_stepsizes_or_the_database(monk
             component_stepsize={"stepsize": rate},
             temperature=1 + rate,
         )
-        runner = Runner(algo, target, 6)
+        runner = ChunkRunner(algo, target, 6)
         state = algo.init(seed, start(), capacity=6)
         while int(state.iteration) < steps:
             state = runner.advance(state, 30, None).state
@@ -183,7 +183,7 @@ def about_to_grow():
         sample_selector={"desired_samples": 5},
         component_adaptation={"add_iters": 1, "del_iters": 50, "database_size": 600, "max_components": 20},
     )
-    runner = Runner(algo, mixture_target(random_mixture(12, 3, 2, spread=3.0)), 20)
+    runner = ChunkRunner(algo, mixture_target(random_mixture(12, 3, 2, spread=3.0)), 20)
     return runner, algo.init(0, start(K=1), capacity=4)
 
 
@@ -226,7 +226,7 @@ def test_what_a_runner_knows_of_its_last_state_changes_nothing(monkeypatch):
 
 def test_a_state_that_was_changed_is_looked_at_anew():
     algo = GMMVI.from_codename("SAMYFUX", component_adaptation={"add_iters": 30})
-    runner = Runner(algo, mixture_target(TARGET), 20)
+    runner = ChunkRunner(algo, mixture_target(TARGET), 20)
     state = algo.init(0, start(K=1), capacity=4)
     assert runner._fitted(state).mixture.num_components == 4
     full = eqx.tree_at(lambda s: s.mixture.log_weights, state, jnp.full(4, -jnp.log(4.0)))

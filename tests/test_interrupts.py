@@ -1,4 +1,4 @@
-"""Ctrl-C returns the best mixture so far, from a real process that gets a real signal."""
+"""Ctrl-C or SIGTERM returns the best mixture so far, from a real process that gets a real signal."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from natmix.interrupts import Interrupt, Interrupted, user_code
+from natmix.interrupts import SIGNALS, Interrupt, Interrupted, user_code
 
 COMMON = """
 import sys, os, time
@@ -33,15 +33,12 @@ INSIDE = """
 def target(x):
     return -0.5 * jnp.sum((x - 3.0) ** 2)
 
-import natmix.engine.fit_loop as f
-old = f.Job._record
-def record(self, *args):
-    old(self, *args)
-    if self.iterations == 1:
+def ready(snapshot):
+    if snapshot.iteration == 1:
         say("READY")
-f.Job._record = record
+
 result = natmix.fit(target, dim=2, max_iterations=10_000_000, tolerance=0, algorithm="SEMIFUX",
-                    progress=False, component_stepsize={"stepsize": 1e-9})
+                    progress=False, callback=ready, component_stepsize={"stepsize": 1e-9})
 report(result)
 """
 OUTSIDE = """
@@ -62,7 +59,7 @@ report(result)
 """
 
 
-def run_and_interrupt(body, presses=1):
+def run_and_interrupt(body, presses=1, number=signal.SIGINT):
     code = COMMON + textwrap.dedent(body)
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -76,7 +73,7 @@ def run_and_interrupt(body, presses=1):
                 break
         for _ in range(presses):
             time.sleep(0.3)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
         started = time.perf_counter()
         out, err = process.communicate()
         return out.splitlines(), err, time.perf_counter() - started
@@ -84,9 +81,17 @@ def run_and_interrupt(body, presses=1):
         watchdog.cancel()
 
 
-@pytest.mark.parametrize("kind", ["inside", "outside"])
-def test_ctrl_c_returns_the_best_mixture(kind):
-    lines, err, seconds = run_and_interrupt(INSIDE if kind == "inside" else OUTSIDE)
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("inside", signal.SIGINT),
+        ("outside", signal.SIGINT),
+        ("inside", signal.SIGTERM),
+        ("outside", signal.SIGTERM),
+    ],
+)
+def test_a_signal_returns_the_best_mixture(kind, number):
+    lines, err, seconds = run_and_interrupt(INSIDE if kind == "inside" else OUTSIDE, number=number)
     assert lines, err
     _, stopped, interrupted, good, iterations, evaluations, elbo_samples = lines[0].split()
     assert (stopped, interrupted, good) == ("interrupted", "True", "True")
@@ -107,25 +112,27 @@ def test_a_second_press_while_the_elbo_is_estimated_loses_nothing():
 # The watch itself -------------------------------------------------------------------------------
 
 
-def test_first_press_is_noted_second_acts():
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_first_signal_is_noted_second_acts(number):
+    before = [signal.getsignal(n) for n in SIGNALS]
     watch = Interrupt()
     with watch.watching():
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         assert watch.asked
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         watch.forget()
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         assert watch.asked
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(n) for n in SIGNALS] == before
 
 
-def test_user_code_is_broken_off_at_once():
+@pytest.mark.parametrize("number", SIGNALS)
+def test_user_code_is_broken_off_at_once(number):
     watch = Interrupt()
     with watch.watching():
         with pytest.raises(KeyboardInterrupt), user_code():
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         # Asked before it starts, it does not start.
         with pytest.raises(KeyboardInterrupt), user_code():
             raise AssertionError
@@ -133,13 +140,14 @@ def test_user_code_is_broken_off_at_once():
         pass
 
 
-def test_ignored_signals_stay_ignored_and_other_threads_do_not_care():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_ignored_signals_stay_ignored_and_other_threads_do_not_care(number):
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         with Interrupt().watching():
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     done = []
 
     def elsewhere():

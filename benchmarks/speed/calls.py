@@ -11,7 +11,7 @@ import time
 import gpu
 import jax
 
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 
 SIZE = (2, 2, 5)
 CALLS = 200
@@ -30,7 +30,7 @@ def milliseconds(runner, state, iterations):
 def main():
     algorithm, target, mixture = gpu.set_up(SIZE)
     rows = SIZE[0] + gpu.WINDOWS
-    runner = Runner(algorithm, target, rows)
+    runner = ChunkRunner(algorithm, target, rows)
     state = runner.advance(algorithm.init(0, mixture, capacity=rows), MANY, None).state
     few, state = milliseconds(runner, state, FEW)
     many, _ = milliseconds(runner, state, MANY)

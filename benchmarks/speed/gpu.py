@@ -30,8 +30,8 @@ import numpy as np
 from timing import seconds_per_call
 
 from natmix import GMMVI, Mixture
-from natmix.engine.chunk_runner import Runner
-from natmix.experiments.runs.batch import Together
+from natmix.engine.batch_runner import BatchRunner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.gaussians import AbstractGaussians, FullGaussians
 from natmix.gaussians.full import _HALVES
 from natmix.gaussians.quadratic_kernel import QuadraticKernel
@@ -175,7 +175,7 @@ def iteration(size) -> tuple[float, int, float]:
     """Seconds to compile, rows, milliseconds."""
     algorithm, target, mixture = set_up(size)
     rows = size[0] + WINDOWS
-    runner = Runner(algorithm, target, rows)
+    runner = ChunkRunner(algorithm, target, rows)
     spent = []
     for _ in range(CALLS):
         state = algorithm.init(0, mixture, capacity=rows)
@@ -247,12 +247,12 @@ def many_seeds(size, seeds):
     algorithm, target, mixture = set_up(size)
 
     def on(group, states, n):
-        ends = [c.state for c in group.advance(states, n, [None] * seeds)]
+        ends = [c.state for c in group.advance_batch(states, n, [None] * seeds)]
         return jax.block_until_ready(ends)
 
     spent = []
     for _ in range(CALLS):
-        group = Together(algorithm, [target] * seeds, rows)
+        group = BatchRunner(algorithm, [target] * seeds, algorithm.component_adaptation.most_components(rows))
         states = on(group, [algorithm.init(s, mixture, capacity=rows) for s in range(seeds)], 2)
         start = time.perf_counter()
         on(group, states, WINDOWS * WINDOW)

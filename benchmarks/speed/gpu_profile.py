@@ -17,8 +17,8 @@ from typing import NamedTuple
 import gpu
 import jax
 
-from natmix.engine.chunk_runner import Runner
-from natmix.experiments.runs.batch import Together
+from natmix.engine.batch_runner import BatchRunner
+from natmix.engine.chunk_runner import ChunkRunner
 
 ITERATIONS = 15
 
@@ -34,11 +34,11 @@ def stepper(size, seeds):
     algorithm, target, mixture = gpu.set_up(size)
     rows = size[0] + gpu.WINDOWS
     if seeds == 1:
-        runner = Runner(algorithm, target, rows)
+        runner = ChunkRunner(algorithm, target, rows)
         return algorithm.init(0, mixture, capacity=rows), lambda s, n: runner.advance(s, n, None).state
-    group = Together(algorithm, [target] * seeds, rows)
+    group = BatchRunner(algorithm, [target] * seeds, algorithm.component_adaptation.most_components(rows))
     states = [algorithm.init(s, mixture, capacity=rows) for s in range(seeds)]
-    return states, lambda s, n: [c.state for c in group.advance(s, n, [None] * seeds)]
+    return states, lambda s, n: [c.state for c in group.advance_batch(s, n, [None] * seeds)]
 
 
 def traced(advance, states, n) -> list[Event]:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI, Mixture
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.targets import JaxTarget
 
 FIXED = {"components": 16, "dimensions": 20, "samples": 100, "stored": 100_000}
@@ -107,7 +107,7 @@ def measure(axis: str, size: int) -> Point:
     target = JaxTarget(lambda x: -0.5 * jnp.sum((x - means[0]) ** 2), D)
     rows = K + SPARE if axis in SEARCHING else K
     state = algorithm.init(0, mixture, capacity=rows)
-    runner = Runner(algorithm, target, rows)
+    runner = ChunkRunner(algorithm, target, rows)
     memory = runner.lowered(state).compile().memory_analysis()
     if axis == "stored":
         state = filled(state, target)

@@ -10,7 +10,7 @@ from side_by_side.rows import Row
 
 from natmix import GMMVI
 from natmix.engine.capacity import initial_capacity
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.experiments import problems, runs
 from natmix.kernels.compilation import quick_jit
 from natmix.modules.state import State
@@ -44,7 +44,7 @@ def later_phase(row: Row, components: int) -> LaterPhase:
         jax.random.key(1), mixture, prior, initial_capacity(algorithm, components, mixture.dim)
     )
     adaptation = algorithm.component_adaptation
-    runner = Runner(algorithm, problem.target, adaptation.most_components(components))
+    runner = ChunkRunner(algorithm, problem.target, adaptation.most_components(components))
     every = int(getattr(adaptation, "add_iters", 0)) or TIMED + 1
     searches = TIMED // every  # none if they are rare: then they are not in the arithmetic either
     iterations = searches * every or TIMED // 3

@@ -30,7 +30,7 @@ import numpy as np
 
 from natmix import GMMVI
 from natmix.engine.capacity import initial_capacity
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.experiments import presets, problems
 from natmix.modules.sample_selectors.reuse import Ring
 
@@ -68,7 +68,7 @@ class Run:
         mixture, prior = preset.start(problem.dim).mixture(jax.random.key(0), components, jnp.float32)
         rows = initial_capacity(self.algorithm, components, problem.dim)
         self.state = self.algorithm.init(0, mixture, prior, rows)
-        self.runner = Runner(self.algorithm, problem.target, rows)
+        self.runner = ChunkRunner(self.algorithm, problem.target, rows)
         self.state = self.runner.advance(self.state, 1, None).state
         self.windows = []
         self.elbos = []

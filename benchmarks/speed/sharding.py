@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI, JaxTarget, Mixture
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 BYTES = {"f64": 8, "f32": 4, "s32": 4, "u32": 4, "s64": 8, "pred": 1}
@@ -48,7 +48,7 @@ def measure(n, devices, options):
         devices if n > 1 else None
     )
     target = JaxTarget(truth.log_prob, D)
-    runner = Runner(algo, target, K)
+    runner = ChunkRunner(algo, target, K)
     state = algo.init(0, start)
     begin = time.perf_counter()
     compiled = runner.lowered(state).compile()

@@ -33,7 +33,7 @@ problem = problems.load("gmm20", seed=0)
 algorithm = GMMVI.from_codename("samtron", **preset.overrides)
 mixture, prior = preset.start(20).mixture(jax.random.key(0), COMPONENTS, jnp.float32)
 state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, COMPONENTS, 20))
-runner = Runner(algorithm, problem.target, 1000)
+runner = ChunkRunner(algorithm, problem.target, 1000)
 """
 
 FIRST = (
@@ -44,7 +44,7 @@ import jax, jax.numpy as jnp
 from natmix import GMMVI
 from natmix.experiments import presets, problems
 from natmix.engine.capacity import initial_capacity
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.cli.compilation_cache import use_compilation_cache
 imported = time.perf_counter()
 use_compilation_cache()
@@ -61,13 +61,13 @@ import jax, jax.numpy as jnp
 from natmix import GMMVI
 from natmix.experiments import problems
 from natmix.engine.capacity import initial_capacity
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 problem = problems.load("stm20", seed=0)
 algorithm = GMMVI.from_codename("samtron", sample_selector={"desired_samples": 50},
     component_adaptation={"add_iters": 2, "del_iters": 10_000, "database_candidates": 1000})
 mixture, prior = problem.start.mixture(jax.random.key(0), 1, jnp.float32)
 state = algorithm.init(0, mixture, prior, initial_capacity(algorithm, 1, 20))
-runner = Runner(algorithm, problem.target, 64)
+runner = ChunkRunner(algorithm, problem.target, 64)
 components = 0
 while components < 64:
     result = runner.advance(state, 64, None)
@@ -83,7 +83,7 @@ from natmix import GMMVI
 from natmix.kernels import compilation
 from natmix.experiments import presets, problems
 from natmix.engine.capacity import initial_capacity
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 if {default}:
     compilation.compiler_options = dict
 """

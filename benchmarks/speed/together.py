@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI
+from natmix.engine.batch_runner import BatchRunner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.experiments import problems
-from natmix.experiments.runs.batch import Together
-from natmix.experiments.runs.choice import faster_together, step_size
-from natmix.experiments.runs.stepper import Alone
+from natmix.experiments.runs.batch_choice import faster_together, step_size
 
 CASES = {
     "cpu": ("gmm2:2:20", "gmm2:8:100", "gmm20:4:20", "gmm20:8:100", "german_credit:8:100", "gmm20:32:100"),
@@ -62,14 +62,15 @@ def measure(case, name, components, samples, seeds, repeats):
         component_adaptation={"add_iters": WINDOW, "del_iters": 100},
     )
     rows = components + repeats + 2
-    alone = [Alone(algorithm, p.target, rows) for p in found]
-    together = Together(algorithm, [p.target for p in found], rows)
+    most = algorithm.component_adaptation.most_components(rows)
+    alone = [ChunkRunner(algorithm, p.target, most) for p in found]
+    together = BatchRunner(algorithm, [p.target for p in found], most)
 
     def one_by_one(states, n):
-        return [a.advance([s], n, [None])[0].state for a, s in zip(alone, states, strict=True)]
+        return [a.advance(s, n, None).state for a, s in zip(alone, states, strict=True)]
 
     def at_once(states, n):
-        return [c.state for c in together.advance(states, n, [None] * seeds)]
+        return [c.state for c in together.advance_batch(states, n, [None] * seeds)]
 
     variants = (one_by_one, at_once)
     states, spent = [], np.zeros((repeats, 2))

@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from natmix._version import __version__
+from natmix.engine.snapshot import FitSnapshot
 from natmix.estimate import Estimate
 from natmix.fit import fit
 from natmix.gaussians import DiagonalGaussians, FullGaussians
@@ -25,6 +26,7 @@ __all__ = [
     "MODULES",
     "DiagonalGaussians",
     "Estimate",
+    "FitSnapshot",
     "FullGaussians",
     "HostTarget",
     "Info",

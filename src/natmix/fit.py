@@ -1,34 +1,30 @@
 """`fit`: from a log density to a mixture."""
 
-import dataclasses
 import inspect
-import time
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
-from natmix.checks import float_type
+from natmix.checks import as_int
 from natmix.engine.capacity import initial_capacity
-from natmix.engine.fit_loop import Job
+from natmix.engine.clock import Clock
+from natmix.engine.final_elbo import FinalElbo
 from natmix.engine.limits import Limits
+from natmix.engine.single_fit import FitOptions, SingleFit
+from natmix.engine.snapshot import FitSnapshot
 from natmix.gmmvi import GMMVI
-from natmix.initialization import defaults, initialise
-from natmix.initialization.arguments import (
-    agreed_dim,
-    check_names,
-    covariance_kind,
-    dimension,
-    model_region,
-    run_key,
-    start_method,
-    starting_mixture,
-)
+from natmix.initialization.arguments import StartArguments, check_names
+from natmix.initialization.default_algorithm import logger, resolve_algorithm
+from natmix.initialization.region import Region
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
-from natmix.random_keys import split_keys
+from natmix.random_keys import run_key, split_keys
+from natmix.result.fit_result import BeforeIterations, fit_result
 from natmix.result.result import Result
 from natmix.targets import as_target
 
@@ -59,6 +55,7 @@ def fit(
     tolerance: float = 1e-3,
     elbo_samples: int | None = None,
     progress: bool | None = None,
+    callback: Callable[[FitSnapshot], Any] | None = None,
     **overrides: Any,
 ) -> Result:
     """Approximate an unnormalised log density by a Gaussian mixture.
@@ -97,7 +94,8 @@ def fit(
             1 if left out.
         init_mixture: the mixture to start from, instead of one drawn. The initial region, where new
             components are sought, is then its own unless given.
-        covariance: "full" or "diagonal"; as in ``init_mixture``, otherwise full, if left out.
+        covariance: the covariance family: "full", "diagonal" or another of `natmix.gaussians.FAMILIES`; as in
+            ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
         mesh: several devices to divide components and samples among: a mesh with one axis, such as
             ``jax.make_mesh((8,), ("components",))``, or a list of devices. The numbers stay the same up to
@@ -108,82 +106,83 @@ def fit(
         tolerance: nats by which the ELBO must rise to count as improving.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
         progress: show a live line; only on a terminal if left out.
+        callback: called after every chunk of iterations (about four times a second) with a `FitSnapshot`:
+            iteration, elbo, elbo_se, components, evaluations, seconds, and the mixture if it is asked for.
+            If it returns True the fit ends there and ``result.stopped`` is "callback"; any other value is
+            ignored. If it raises, the fit ends at once without a result and the error reaches the caller; a
+            mixture that an earlier snapshot was asked for stays valid. Where chunks end depends on the clock
+            (docs/determinism.md), so a callback that must repeat exactly decides by ``iteration``.
         **overrides: hyperparameters by module, for example ``sample_selector={"desired_samples": 500}``.
 
     Returns:
-        The mixture with its ELBO, trajectory and settings. Ctrl-C returns the best mixture so far.
+        The mixture with its ELBO, trajectory and settings. Ctrl-C or SIGTERM (in the main thread) returns the
+        best mixture so far.
 
     Raises:
         ValueError: an argument cannot be used.
         TargetError: the target fails; its ``result`` holds what the run had reached.
     """
-    started = time.perf_counter()
-    limits = Limits(max_iterations, max_evaluations, max_seconds, elbo_samples, tolerance)
+    clock = Clock()
+
+    # The arguments.
+    max_iterations = as_int(max_iterations, "max_iterations")
+    limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
+    options = FitOptions(
+        limits, tolerance, FinalElbo(elbo_samples, limits.max_evaluations), progress, callback
+    )
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)
-    region = defaults.Region(init_mean, init_scale, init_covariance, box)
+    region = Region(init_mean, init_scale, init_covariance, box)
     model = as_model(target, dim, model_args, model_kwargs, position, bounds)
-    if model is not None:
-        target, dim = model.target(), agreed_dim(dim, model.dim)
-        if not region.given and init_mixture is None:
-            region = model_region(model, seed)
-    kind = covariance_kind(covariance, init_mixture)
-    dtype = float_type(dtype, None if init_mixture is None else init_mixture.dtype)
-    dim = dimension(dim, target, init_mixture)
+    arguments = StartArguments.checked(
+        region, init_components, init_mixture, start, covariance, dtype, model, seed
+    )
     key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
-    method = start_method(start, model is not None, init_mixture)
-    probe = np.zeros(0)
-    if dim is not None:  # bad arguments are told before the target is called
-        trial, _ = starting_mixture(dim, dtype, key_start, region, kind, init_components, init_mixture)
-        probe = np.asarray(trial.mean())
-    found = as_target(target, dim, dtype, probe)
-    chosen, known, notes = defaults.resolve_algorithm(algorithm, found, dtype, kind == "diagonal", overrides)
+
+    # The target: bad arguments about the start are told before it is called.
+    target = target if model is None else model.target()
+    dim = arguments.dimension(dim, target, model)
+    initial = arguments.in_region(dim, key_start)
+    found = as_target(target, dim, arguments.dtype, probe=np.asarray(initial.mixture.mean()))
+
+    # The algorithm.
+    chosen, known, notes = resolve_algorithm(algorithm, found, arguments.dtype, arguments.family, overrides)
     if model is not None and model.remark:
         notes.append(model.remark)
-        defaults.logger.warning(model.remark)
-    if method == "pathfinder" and not known.has_gradient:
-        if start is not None:
-            raise ValueError("start='pathfinder' needs gradients, and the target has none.")
-        method = "region"
-    if method != "region":
-        most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
-        initial = initialise(
-            method, known, region, key_start, dtype, kind == "diagonal", init_components, most
-        )
-        mixture: Mixture = initial.mixture
-        prior: Mixture | None = initial.prior
-        notes += [initial.note] if initial.note else []
-    else:
-        initial = None
-        mixture, prior = starting_mixture(
-            known.dim, dtype, key_start, region, kind, init_components, init_mixture
-        )
+        logger.warning(model.remark)
     if devices is not None:
         chosen = chosen.on(devices)
-    capacity = initial_capacity(chosen, mixture.num_components, mixture.dim)
-    job = Job(
-        target=known,
-        algorithm=chosen,
-        state=chosen.init(key_run, mixture, prior, capacity),
-        start_components=mixture.num_components,
-        limits=limits,
-        probes=found.probes,
-        start_evaluations=0 if initial is None else initial.evaluations,
-        notes=notes,
-        started=started,
-        model=model,
-    )
+
+    # The initial mixture.
+    method = arguments.method_for(known)
+    if method != "region":
+        most = None if max_evaluations is None else (max_evaluations - found.probes) // 4
+        initial = arguments.found_by(method, known, key_start, most)
+
+    # The run.
+    capacity = initial_capacity(chosen, initial.mixture.num_components, initial.mixture.dim)
+    state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
+    evaluations = found.probes + initial.evaluations
+    one = SingleFit(chosen, known, state, initial.mixture.num_components, options, evaluations, clock)
+    before = BeforeIterations(found.probes, initial.evaluations, clock.read(), jax.device_get(state.prior))
+    outcome = one.run(key_elbo)
+
     settings = {
         "algorithm": chosen.settings(),
         "dim": known.dim,
         "seed": int(seed),
-        **region.settings(),
-        "init_components": mixture.num_components,
+        **arguments.region.settings(),
+        "init_components": initial.mixture.num_components,
         "init_mixture": init_mixture is not None,
         "start": method,
-        "covariance": kind,
-        "dtype": str(jnp.dtype(dtype)),
+        "covariance": arguments.family.name,
+        "dtype": str(jnp.dtype(arguments.dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
-        **dataclasses.asdict(limits),
+        **options.settings(),
     }
-    return job.run(progress, key_elbo, settings)
+    notes += [initial.note] if initial.note else []
+    result = fit_result(outcome, before, chosen, known, model, settings, notes, clock.read())
+    if outcome.failure is not None:
+        outcome.failure.result = result if outcome.iterations else None
+        raise outcome.failure from outcome.failure.__cause__
+    return result

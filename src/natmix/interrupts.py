@@ -1,4 +1,4 @@
-"""Ctrl-C ends a fit at the next good moment instead of losing it."""
+"""Ctrl-C or SIGTERM ends a run at the next good moment instead of losing it."""
 
 import contextlib
 import signal
@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Ctrl-C, and what batch systems announce the end with."""
+
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in the midst of the user's function.
+    """An interrupt in the midst of the user's function.
 
     Attributes:
         evaluations: points it had been given in the call that was broken off.
@@ -21,13 +24,13 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupt:
-    """Notes the first Ctrl-C for the host loop; a second one acts at once.
+    """Notes the first signal (Ctrl-C or SIGTERM) for the host loop; a second one acts at once.
 
     While the user's own code runs (`user_code`) the first one acts at once, too: it may be slow,
     and breaking it off harms nothing. Inside JAX it must wait: a step owns the state's memory.
 
     Attributes:
-        asked: whether Ctrl-C was pressed.
+        asked: whether there was a signal.
     """
 
     def __init__(self) -> None:
@@ -36,21 +39,25 @@ class Interrupt:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["Interrupt"]:
-        """Watch for Ctrl-C (in the main thread, for signals reach no other, and unless it is ignored)."""
-        before = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        """Watch for signals: in the main thread, for they reach no other, and unless they are ignored."""
+        if threading.current_thread() is not threading.main_thread():
             yield self
             return
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        # One that is ignored stays so. A handler that is not Python's (None) could not be put back.
+        before = {n: h for n, h in before.items() if h not in (signal.SIG_IGN, None)}
         token = _current.set(self)
-        signal.signal(signal.SIGINT, self._handle)
+        for number in before:
+            signal.signal(number, self._handle)
         try:
             yield self
         finally:
-            signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             _current.reset(token)
 
     def forget(self) -> None:
-        """Wait for the next Ctrl-C as if for the first one."""
+        """Wait for the next signal as if for the first one."""
         self.asked = False
         self._at_once = False
 
@@ -65,7 +72,7 @@ _current: ContextVar[Interrupt | None] = ContextVar("natmix_interrupt", default=
 
 @contextlib.contextmanager
 def user_code() -> Iterator[None]:
-    """Around calls of the user's function on the host: Ctrl-C breaks them off at once."""
+    """Around calls of the user's function on the host: an interrupt breaks them off at once."""
     watch = _current.get()
     if watch is None:
         yield

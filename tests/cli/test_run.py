@@ -19,7 +19,7 @@ from natmix.cli.overrides import parse_overrides
 from natmix.cli.run_progress import RunProgress, _line
 from natmix.cli.run_table import mean_and_error, number
 from natmix.experiments import problems, runs
-from natmix.experiments.runs.seed import Snapshot
+from natmix.experiments.runs.watcher import SeedSnapshot
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -121,21 +121,33 @@ def test_ctrl_c_then_the_same_command(tmp_path, monkeypatch, finished):
     assert there.final["neg_elbo"] == here.final["neg_elbo"]
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_stopping_rule_is_off_unless_asked_for(asked, tmp_path, monkeypatch):
+    def refuse(config, *arguments, **named):
+        raise ValueError(f"until_converged is {config.limits.until_converged}")
+
+    monkeypatch.setattr(runs, "execute", refuse)
+    for preset, problem in (("fit", "gmm2"), ("paper", "stm20")):
+        flags = ["--until-converged"] if asked else []
+        outcome = natmix("run", problem, "--preset", preset, "--out", tmp_path / "run", *flags)
+        assert_one_sentence(outcome, f"until_converged is {asked}")
+
+
 def test_a_run_without_a_checkpoint_says_that_it_begins_anew():
     progress = RunProgress(quiet=False)
     with progress._console.capture() as captured:
-        progress.began(0, 0, True)
-        progress.began(1, 0, False)
+        progress.started(0, 0, True)
+        progress.started(1, 0, False)
     first, second = captured.get().splitlines()
     assert first.startswith("seed 0  no checkpoint yet: begins anew")
     assert second == "seed 1  compiling …"
 
 
-def test_no_elbo_is_shown_before_the_first_look():
-    early = Snapshot(0, 5, 100, 1, 2.0, None, None)
+def test_no_elbo_is_shown_before_its_first_evaluation():
+    early = SeedSnapshot(0, 5, 100, 1, 2.0, None, None)
     assert _line(early).plain == "seed 0  iteration 5  components 1  evaluations 100  2 s"
     later = dataclasses.replace(early, neg_elbo=math.nan, neg_elbo_se=math.nan)
-    assert "-ELBO nan" in _line(later).plain  # what a look found
+    assert "-ELBO nan" in _line(later).plain  # what an evaluation found
 
 
 def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
@@ -176,7 +188,7 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
         (["gmm2", "--set", "foo.bar=1"], "there is no module 'foo'"),
         (["gmm2", "--set", "sample_selectr.bar=1"], "did you mean sample_selector?"),
         (["gmm2", "--set", "sample_selector.bar=1"], "has no hyperparameter 'bar'"),
-        (["gmm2", "--set", "sample_selector.desired_samples=many"], "'many' is no number"),
+        (["gmm2", "--set", "sample_selector.desired_samples=many"], "'many' is not a number"),
         (["gmm2", "--set", "sample_selector.desired_samples=1.5"], "must be a whole number"),
         (["gmm2", "--set", "sample_selector.desired_samples"], "--set takes module.option=value"),
         (["gmm2", "--set", "sample_selector=3"], "name an option of sample_selector"),

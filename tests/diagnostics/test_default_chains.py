@@ -144,7 +144,7 @@ def test_when_there_are_none_the_verdict_says_why(short):
             {"target": HostTarget(broken, D, gradient=broken)},
             "they failed. The target raised ValueError",
         ),
-        ({"draws": wrong}, "known without them"),
+        ({"draws": wrong}, "clear without them"),
     ):
         result = dataclasses.replace(good, **changes)
         assert result.diagnosis.exploration is None

@@ -1,4 +1,4 @@
-"""The program for more rows is compiled in the background."""
+"""The program for a larger capacity is compiled in the background."""
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +8,8 @@ from helpers import random_mixture
 
 from natmix import GMMVI, JaxTarget
 from natmix.engine import background_compilation
-from natmix.engine.chunk_runner import Runner
-from natmix.experiments.runs.batch import Together
-from natmix.experiments.runs.stepper import Alone
+from natmix.engine.batch_runner import BatchRunner
+from natmix.engine.chunk_runner import ChunkRunner
 from tests.test_gmmvi import counting, start
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -23,40 +22,40 @@ ALGORITHM = GMMVI.from_codename(
 MIXTURE = random_mixture(12, 3, 2, spread=3.0)
 
 
-class Spied(background_compilation.Ahead):
+class Spied(background_compilation.BackgroundCompilation):
     """Waits for what it starts, and writes down what that was."""
 
     def __init__(self, traces):
         super().__init__()
-        self.traces, self.rows, self.known = traces, set(), 0
+        self.traces, self.capacities, self.known = traces, set(), 0
 
-    def start(self, rows, compile_it):
-        super().start(rows, compile_it)
-        self.wait_for(rows)
-        self.rows.add(rows)
+    def start(self, capacity, compile_program):
+        super().start(capacity, compile_program)
+        self.wait_for(capacity)
+        self.capacities.add(capacity)
         self.known = len(self.traces)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch, seeds):
+def test_programs_compiled_in_the_background_are_used_and_change_nothing(monkeypatch, seeds):
     def run_to_16(ahead):
         monkeypatch.setattr(background_compilation, "_host_has_time", lambda: ahead)
         traces = counting(monkeypatch)
         target = JaxTarget(lambda x: MIXTURE.log_prob(x), 2)  # another function: no program is there yet
-        stepper = Alone(ALGORITHM, target, 1) if seeds == 1 else Together(ALGORITHM, [target] * seeds, 1)
-        owner = stepper._runner if isinstance(stepper, Alone) else stepper
-        assert isinstance(owner, Runner | Together)
-        spy = owner._ahead = Spied(traces)
+        runner = ChunkRunner(ALGORITHM, target, 16)
+        if seeds > 1:
+            runner = BatchRunner(ALGORITHM, [target] * seeds, 16)
+        spy = runner._background = Spied(traces)
         states = [ALGORITHM.init(seed, start(K=1), capacity=8) for seed in range(seeds)]
         while int(states[0].iteration) < 40:
-            states = [r.state for r in stepper.advance(states, 4, [None] * seeds)]
-        return [jax.tree.map(np.asarray, s.mixture) for s in states], spy.rows, len(traces) - spy.known
+            states = [r.state for r in runner.advance_batch(states, 4, [None] * seeds)]
+        return [jax.tree.map(np.asarray, s.mixture) for s in states], spy.capacities, len(traces) - spy.known
 
     without, nobody, _ = run_to_16(ahead=False)
     mixtures, by_thread, later = run_to_16(ahead=True)
     assert nobody == set()
     assert by_thread == {16}
-    assert later == 0  # the program for 16 rows was not traced again when it was needed
+    assert later == 0  # the program for 16 components was not traced again when it was needed
     assert max(m.num_components for m in mixtures) == 16
     jax.tree.map(np.testing.assert_array_equal, mixtures, without)
 
@@ -64,15 +63,15 @@ def test_programs_compiled_ahead_are_used_and_change_nothing(monkeypatch, seeds)
 @pytest.mark.parametrize("cores", [2, 4])
 def test_few_cores_have_no_time_for_it(monkeypatch, cores):
     monkeypatch.setenv("NPROC", str(cores))
-    assert background_compilation.Ahead().wants(8, 4, 16) == (cores == 4)
-    assert not background_compilation.Ahead().wants(8, 3, 16)
-    assert not background_compilation.Ahead().wants(8, 8, 8)
+    assert background_compilation.BackgroundCompilation().due(8, 4, 16) == (cores == 4)
+    assert not background_compilation.BackgroundCompilation().due(8, 3, 16)
+    assert not background_compilation.BackgroundCompilation().due(8, 8, 8)
 
 
 @pytest.mark.parametrize("double", [False, True])
 def test_the_thread_is_as_precise_as_the_one_that_starts_it(double):
     seen = []
-    ahead = background_compilation.Ahead()
+    ahead = background_compilation.BackgroundCompilation()
     with jax.enable_x64(double):
         ahead.start(16, lambda: seen.append(jnp.zeros(1).dtype))
     ahead.wait_for(16)
@@ -80,6 +79,6 @@ def test_the_thread_is_as_precise_as_the_one_that_starts_it(double):
 
 
 def test_an_error_in_the_background_is_nobodys_business():
-    ahead = background_compilation.Ahead()
+    ahead = background_compilation.BackgroundCompilation()
     ahead.start(16, lambda: 1 / 0)
     ahead.wait_for(16)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from natmix.engine.convergence import PATIENCE, Best, Convergence
+from natmix.engine.convergence import PATIENCE, BestMixture, Convergence
 
 WINDOW = 100
 NOBODY = (np.array([0]), np.array([1.0]))
@@ -13,7 +13,7 @@ def stops_at(objective, chunk=10, ids=NOBODY[0], weights=NOBODY[1], tolerance=1e
     """The iteration at which a run with this objective would stop, None if it never does."""
     watch = Convergence(tolerance, WINDOW, components=1)
     for end in range(chunk, len(objective) + 1, chunk):
-        watch.saw(objective[end - chunk : end], 1 if births is None else births(end))
+        watch.update(objective[end - chunk : end], 1 if births is None else births(end))
         if watch.reached(ids, weights):
             return end
     return None
@@ -80,15 +80,15 @@ def test_a_newcomer_with_weight_keeps_it_going():
     watch = Convergence(1e-3, WINDOW, components=1)
     stop = None
     for end in range(10, 3001, 10):
-        watch.saw(flat[:10], births(end))
+        watch.update(flat[:10], births(end))
         if end > 1000 and watch.reached(ids, weights):
             stop = end
             break
     assert stop is not None
     assert 1000 + PATIENCE * WINDOW <= stop <= 1000 + PATIENCE * WINDOW + 20
     watch = Convergence(1e-3, WINDOW, components=1)
-    watch.saw(flat[:1000], 1)
-    watch.saw(flat[:10], 2)
+    watch.update(flat[:1000], 1)
+    watch.update(flat[:10], 2)
     assert not watch.reached(ids, weights)
     assert watch.reached(ids, np.array([1 - 1e-9, 1e-9]))
 
@@ -96,16 +96,16 @@ def test_a_newcomer_with_weight_keeps_it_going():
 def test_memory_does_not_grow_with_the_run():
     watch = Convergence(1e-3, WINDOW, components=1)
     for i in range(3000):
-        watch.saw(np.zeros(1), i)
+        watch.update(np.zeros(1), i)
     assert len(watch._objective) == 2 * WINDOW
     assert len(watch._births) <= PATIENCE * WINDOW + 2
 
 
 def best_of(means, noise, seed=0):
     rng = np.random.default_rng(seed)
-    best = Best("start")
+    best = BestMixture("start")
     for i, mean in enumerate(means):
-        best.saw(np.array([mean + noise * rng.normal()]), np.array([noise]), lambda i=i: i)
+        best.update(np.array([mean + noise * rng.normal()]), np.array([noise]), lambda i=i: i)
     return best
 
 

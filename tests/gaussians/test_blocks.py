@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gaussian_makers import REPRESENTATIONS, Data, K, N, close, full
+from gaussian_makers import ALL_FAMILIES, Data, K, N, close, full
 
 from natmix.gaussians import FullGaussians
 from natmix.kernels import blocks
@@ -35,7 +35,7 @@ def in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert blocks.block_rows(10) < N
 
 
-@REPRESENTATIONS
+@ALL_FAMILIES
 @pytest.mark.parametrize("name", [*BLOCKED, *SUMMED])
 def test_block_size_changes_nothing(
     make: Callable[[], Any], name: str, monkeypatch: pytest.MonkeyPatch
@@ -47,7 +47,7 @@ def test_block_size_changes_nothing(
     jax.tree.map(close, operation(g, d, None), expected)
 
 
-@REPRESENTATIONS
+@ALL_FAMILIES
 def test_drawing_in_small_blocks_changes_nothing(
     make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,13 @@ import pytest
 
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
-from natmix.initialization import initialise
+from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.initialization import STARTS, Setting
 from natmix.initialization.clusters import cluster
-from natmix.initialization.defaults import Region
 from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
 from natmix.initialization.lbfgs import LbfgsPath, lbfgs_run
 from natmix.initialization.pathfinder import PathGaussian, best_gaussian, in_mode, pathfinder
+from natmix.initialization.region import Region
 from natmix.initialization.tempered import tempered_samples
 
 jax.config.update("jax_enable_x64", True)
@@ -129,9 +130,10 @@ def two(x):
 
 @pytest.mark.parametrize("components", [None, 1, 2])
 def test_several_modes_become_several_components(components):
-    initial = initialise(
-        "pathfinder", JaxTarget(two, 2), Region(scale=20.0), jax.random.key(3), float, False, components
+    setting = Setting(
+        JaxTarget(two, 2), Region(scale=20.0), jax.random.key(3), float, FullGaussians, components
     )
+    initial = STARTS["pathfinder"].initialise(setting)
     K = 2 if components is None else components
     assert initial.mixture.num_components == K
     assert initial.evaluations > 0
@@ -146,15 +148,12 @@ def test_several_modes_become_several_components(components):
 
 
 def test_without_a_region_components_are_sought_around_what_was_found():
-    initial = initialise(
-        "pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, False, None
-    )
+    setting = Setting(JaxTarget(unscaled, D), Region(), jax.random.key(0), float, FullGaussians)
+    initial = STARTS["pathfinder"].initialise(setting)
     found = relative(np.asarray(initial.prior.covariance()))
     np.testing.assert_allclose(found, 4 * relative(COVARIANCE), atol=0.15)
-    diagonal = initialise(
-        "pathfinder", JaxTarget(unscaled, D), Region(), jax.random.key(0), float, True, None
-    )
-    assert diagonal.mixture.is_diagonal
+    diagonal = STARTS["pathfinder"].initialise(setting._replace(family=DiagonalGaussians))
+    assert diagonal.mixture.covariance_family == diagonal.prior.covariance_family == "diagonal"
 
 
 @pytest.mark.parametrize("host", [False, True])

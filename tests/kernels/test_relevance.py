@@ -122,7 +122,9 @@ def test_new_samples_meet_generations(dtype: type) -> None:
     own = s.exact[np.arange(len(s.x)), s.source]
     m, W, c = parts.mean, parts.inverse_tril, parts.log_normaliser()  # type: ignore[attr-defined]
     drawn = (jnp.asarray(n, dtype) for n in (used, counts))
-    mass, each = native.meet(s.samples, m, W, c, *drawn, jnp.asarray(own, dtype), 3, jnp.asarray(1000))  # type: ignore[call-arg]
+    mass, each = native.background_log_density(  # type: ignore[call-arg]
+        s.samples, m, W, c, *drawn, jnp.asarray(own, dtype), 3, jnp.asarray(1000)
+    )
     with np.errstate(divide="ignore"):
         want = logsumexp(s.exact + np.log(used), axis=1)
         by_generation = logsumexp((s.exact + np.log(counts)).reshape(-1, 3, 4), axis=2)

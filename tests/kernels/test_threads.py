@@ -9,7 +9,7 @@ from helpers import random_mixture
 from threadpoolctl import ThreadpoolController
 
 from natmix import GMMVI
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.kernels.threads import single_threaded_blas
 from natmix.targets import HostTarget, JaxTarget
 
@@ -54,7 +54,7 @@ def seen(host):
 
     algorithm = GMMVI.from_codename("zamtron", sample_selector={"desired_samples": 20})
     target = HostTarget(value, 2) if host else JaxTarget(inside, 2)
-    Runner(algorithm, target, 3).advance(algorithm.init(0, random_mixture(0, 2, 2)), 1, None)
+    ChunkRunner(algorithm, target, 3).advance(algorithm.init(0, random_mixture(0, 2, 2)), 1, None)
     return found
 
 

@@ -301,6 +301,7 @@ def test_models_that_cannot_be_fitted():
         natmix.fit(3, model_args=())
 
 
+@pytest.mark.filterwarnings("ignore:Out-of-support values provided")  # numpyro's, beside our sentence
 def test_data_without_a_finite_density_get_a_sentence():
     def count(y):
         rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))

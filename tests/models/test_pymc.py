@@ -6,7 +6,7 @@ from quick_fits import LEAST
 from scipy import stats
 
 import natmix
-from natmix.models.pymc import PymcModel, is_pymc_model
+from natmix.models import Given, PymcModel
 from natmix.result.bridge import _vectors
 from natmix.result.inference_data import inference_data
 
@@ -120,7 +120,7 @@ def test_models_that_cannot_be_fitted():
         pm.Normal("y", 0.0, 1.0, observed=0.3)
     with pytest.raises(ValueError, match="no latent variable"):
         natmix.fit(nothing)
-    assert not is_pymc_model(lambda x: x)
+    assert not PymcModel.recognises(Given(lambda x: x))
 
 
 def test_draws_by_name_are_unconstrained():

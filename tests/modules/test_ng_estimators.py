@@ -47,7 +47,7 @@ def exact_quadratic(mixture, H, h, T):
     P0 = jnp.linalg.inv(mixture.covariances[0])
     G = H - T * P0
     g = mixture.means @ H - h - T * (mixture.means - mixture.means[0]) @ P0
-    if mixture.is_diagonal:
+    if mixture.covariance_family == "diagonal":
         G = jnp.diag(jnp.diagonal(G))
     return jnp.broadcast_to(G, mixture.covariances.shape), g
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from natmix.models.base import ModelFile
 from natmix.models.saved import SavedModel
 from natmix.models.stan_backends.names import flat_name
 from natmix.result.summary_table import Variable, table
@@ -39,8 +40,10 @@ def test_what_has_no_room_is_counted():
     assert lines[-1] == "  … and 13 more variables: result.to_pandas() has them all"
 
 
-def saved(kind, dims, coords):
-    return SavedModel(kind, (), np.zeros((0, 0)), {}, {}, dims, coords)
+def saved(kind, dims, coords, first_index=0):
+    header = {"kind": kind, "coordinates": (), "names": [], "structure": None, "latent": (), "observed": ()}
+    header |= {"dims": dims, "coords": coords, "first_index": first_index}
+    return SavedModel(ModelFile(header, {"variables": [], "observed": []}), np.zeros((0, 0)))
 
 
 def test_entries_go_by_the_labels_of_their_axes():
@@ -49,5 +52,5 @@ def test_entries_go_by_the_labels_of_their_axes():
     assert model.labels("mu", ()) == ["mu"]
     model.coords["same"] = ["x", "x"]
     assert model.labels("twice", (2,)) == ["twice[0]", "twice[1]"]
-    assert saved("StanModel", {}, {}).labels("wave", (2,)) == ["wave[1]", "wave[2]"]
+    assert saved("StanModel", {}, {}, first_index=1).labels("wave", (2,)) == ["wave[1]", "wave[2]"]
     assert str(flat_name("A.2.1")) == "A[2,1]"

@@ -1,13 +1,15 @@
 """Gaussians and arguments for the tests of them."""
 
+from collections.abc import Callable
 from functools import partial
 
+import isotropic_family  # noqa: F401  registers itself
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.gaussians import FAMILIES, AbstractGaussians, DiagonalGaussians, FullGaussians
 from natmix.kernels.linalg import symmetrise
 
 K, D, N = 3, 4, 200
@@ -25,11 +27,21 @@ def full(seed: int = 0) -> FullGaussians:
     return FullGaussians.from_scale_tril(jnp.array(rng.normal(size=(K, D))), jnp.array(L))
 
 
-def same_as_full(g: DiagonalGaussians) -> FullGaussians:
+def maker(family: type[AbstractGaussians]) -> Callable[..., AbstractGaussians]:
+    """What draws Gaussians of a family."""
+
+    def make(seed: int = 0) -> AbstractGaussians:
+        dense = full(seed)
+        return family.from_covariance(dense.mean, dense.covariance())
+
+    return make
+
+
+def same_as_full(g: AbstractGaussians) -> FullGaussians:
     return FullGaussians.from_covariance(g.mean, g.covariance())
 
 
-REPRESENTATIONS = pytest.mark.parametrize("make", [diagonal, full])
+ALL_FAMILIES = pytest.mark.parametrize("make", [maker(f) for f in FAMILIES.values()], ids=list(FAMILIES))
 
 
 class Data:

@@ -37,7 +37,7 @@ def with_absent(q: Mixture) -> Mixture:
     """The same distribution, with an absent component in front."""
     w = np.concatenate([[0.0], q.weights])
     means = np.concatenate([q.means[:1] + 50, q.means])
-    if q.is_diagonal:
+    if q.covariance_family == "diagonal":
         variances = np.diagonal(q.covariances, axis1=1, axis2=2)
         return Mixture.diagonal(w, means, np.concatenate([variances[:1] * 2, variances]))
     return Mixture.full(w, means, np.concatenate([q.covariances[:1] * 2, q.covariances]))

@@ -37,16 +37,16 @@ def regression(mixture, batch, *, self_normalised=True, own=False, ridge=RIDGE, 
         inside = w[~zero].sum()
         R = np.where(valid, np.where(zero, reward - 30 * (w.sum() / inside - 1), reward), 0)
         y = np.linalg.solve(L, np.where(valid[:, None], x - m, 0).T).T
-        cross = [] if mixture.is_diagonal else [y[:, low[0]] * y[:, low[1]]]
+        cross = [] if mixture.covariance_family == "diagonal" else [y[:, low[0]] * y[:, low[1]]]
         phi = np.concatenate([y * y - 1, *cross, y], axis=1)
         centred = phi - w @ phi / w.sum()
         gram = centred.T @ (centred * w[:, None]) + ridge * np.eye(phi.shape[1])
         beta = np.linalg.solve(gram, centred.T @ (w * (R - w @ R / w.sum())))
         hessian = np.diag(2 * beta[:D])
-        if not mixture.is_diagonal:
+        if mixture.covariance_family != "diagonal":
             hessian[low] = beta[D:-D]
             hessian.T[low] = beta[D:-D]
-        A.append(-np.diag(hessian) if mixture.is_diagonal else -hessian)
+        A.append(-np.diag(hessian) if mixture.covariance_family == "diagonal" else -hessian)
         a.append(-beta[-D:])
     return np.array(A), np.array(a)
 

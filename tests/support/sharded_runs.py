@@ -10,7 +10,7 @@ from helpers import mixture_target, random_mixture
 
 import natmix
 from natmix import GMMVI, JaxTarget
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.gaussians import AbstractGaussians, FullGaussians, accelerator_products, quadratic_kernel
 from natmix.gaussians.quadratic_kernel import QuadraticKernel
 from natmix.gaussians.stacked_kernel import StackedKernel
@@ -43,7 +43,7 @@ def run(name, devices, target, iterations=6, **settings):
     capacity = 7 if name == "SAMTRON" and devices is not None else 16  # one of them grows
     algo = GMMVI.from_codename(name, **settings).on(devices)
     state = algo.init(0, random_mixture(1, 7, 3, spread=2.0), capacity=capacity)
-    runner = Runner(algo, target, algo.component_adaptation.most_components(7))
+    runner = ChunkRunner(algo, target, algo.component_adaptation.most_components(7))
     rows, infos = [state.mixture.num_components], []
     while int(state.iteration) < iterations:
         chunk = runner.advance(state, min(3, iterations - int(state.iteration)), None)
@@ -83,7 +83,7 @@ def start_means():
 def program(target):
     """The compiled chunk's text."""
     algo = GMMVI.from_codename("semtrux", sample_selector={"desired_samples": 20}).on(jax.devices())
-    runner = Runner(algo, target, 16)
+    runner = ChunkRunner(algo, target, 16)
     state = algo.init(0, random_mixture(1, 16, 3))
     return runner.lowered(state).compile().as_text()
 

@@ -13,7 +13,7 @@ import pytest
 
 import natmix
 from natmix import HostTarget, JaxTarget, TargetError
-from natmix.initialization.defaults import resolve_algorithm
+from natmix.initialization.default_algorithm import resolve_algorithm
 from natmix.targets import as_target
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

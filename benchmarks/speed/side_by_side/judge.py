@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import Mixture
-from natmix.experiments.runs.elbo_evaluation import look
+from natmix.experiments.runs.elbo_evaluation import evaluate_elbo
 from natmix.gaussians import FullGaussians
 from side_by_side.problem import load
 
@@ -28,7 +28,9 @@ def main(directory: Path, run: str) -> None:
     path = directory / f"{run}.json"
     found = json.loads(path.read_text())
     for row in found["checkpoints"]:
-        seen = look(read(directory / run / row.pop("file")), problem.reference, jax.random.key(7), SAMPLES)
+        seen = evaluate_elbo(
+            read(directory / run / row.pop("file")), problem.reference, jax.random.key(7), SAMPLES
+        )
         row["neg_elbo"], row["neg_elbo_se"] = seen.neg_elbo, seen.neg_elbo_se
         row["invalid_share"] = seen.invalid_share
     found["judged"] = SAMPLES

@@ -18,7 +18,8 @@ import numpy as np  # noqa: E402
 
 from natmix import Mixture  # noqa: E402
 from natmix.engine.capacity import initial_capacity  # noqa: E402
-from natmix.engine.chunk_runner import CHUNK, Runner  # noqa: E402
+from natmix.engine.chunk_runner import ChunkRunner  # noqa: E402
+from natmix.engine.runner import CHUNK  # noqa: E402
 from natmix.experiments import runs  # noqa: E402
 
 _IMPORTED = time.perf_counter() - _BEFORE_IMPORTS
@@ -44,7 +45,7 @@ def main(directory: Path, run: str, seconds: float) -> None:
     mixture, prior = config.start.mixture(key_start, components, jnp.float32)
     state = algorithm.init(key_run, mixture, prior, initial_capacity(algorithm, components, mixture.dim))
     most = algorithm.component_adaptation.most_components(components)
-    runner = Runner(algorithm, problem.target, most)
+    runner = ChunkRunner(algorithm, problem.target, most)
     done = evaluations = 0
     wanted = 1
     while not record.spent:

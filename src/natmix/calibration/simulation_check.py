@@ -25,7 +25,7 @@ from natmix.calibration.uniformity import anderson_darling, holm, ranks_among, s
 from natmix.engine.limits import is_number
 from natmix.estimate import Estimate
 from natmix.models.base import coordinate_names
-from natmix.models.pytree import leaf_name
+from natmix.models.structure import leaf_name
 from natmix.random_keys import run_key
 from natmix.result.diagnosing import diagnose_samples
 from natmix.result.result import Result

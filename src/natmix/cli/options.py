@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from natmix.gmmvi import GMMVI
-from natmix.initialization.defaults import ADAPTATION
+from natmix.initialization.default_algorithm import ADAPTATION
 from natmix.modules.codenames import MODULES
 from natmix.modules.hyperparameters import Option
 

@@ -40,7 +40,12 @@ def run(
     ] = None,
     max_evals: Annotated[int | None, typer.Option(help="Evaluations of the target per seed.")] = None,
     max_iters: Annotated[int | None, typer.Option(help="Iterations per seed.")] = None,
-    until: Annotated[float | None, typer.Option(help="Stop when a look finds a -ELBO this low.")] = None,
+    until: Annotated[
+        float | None, typer.Option(help="Stop when an evaluation finds a -ELBO this low.")
+    ] = None,
+    until_converged: Annotated[
+        bool, typer.Option(help="Stop when the ELBO no longer rises, by the rule of natmix.fit.")
+    ] = False,
     components: Annotated[
         int | None, typer.Option(help="How many to start with; fit: 1, or 32 if none are added.")
     ] = None,
@@ -64,7 +69,7 @@ def run(
     """Run an algorithm on a test problem and keep everything in a run directory.
 
     The same command goes on where it stopped: finished seeds are skipped, interrupted ones resume.
-    Time is wall time with compilation; looks at the ELBO and checkpoints do not count.
+    Time is wall time with compilation; evaluations of the ELBO and checkpoints do not count.
     """
     with one_sentence():
         import jax
@@ -81,7 +86,7 @@ def run(
         numbers = parse_seeds(seeds)
         seconds = None if max_time is None else parse_seconds(max_time)
         running = None if max_run_time is None else parse_seconds(max_run_time)
-        limits = runs.Limits(seconds, max_evals, max_iters, until, running)
+        limits = runs.Limits(seconds, max_evals, max_iters, until, running, until_converged)
         check_choice("dtype", dtype, DTYPES)
         check_possible(out or Path("runs"))
         if dtype == "float64":

@@ -1,4 +1,4 @@
-"""What ``natmix run`` shows: a live line per seed on a terminal, a line per look elsewhere."""
+"""What ``natmix run`` shows: a live line per seed on a terminal, lines now and then elsewhere."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from natmix.experiments.runs.seed import Snapshot
+from natmix.experiments.runs.watcher import SeedSnapshot
 
 _QUIET_SECONDS = 10.0
 
@@ -40,18 +40,18 @@ class RunProgress:
         """The seed had finished before."""
         self._show(seed, Text.assemble(_title(seed), "finished before, skipped"), at_once=True)
 
-    def began(self, seed: int, resumed_at: int, anew: bool) -> None:
+    def started(self, seed: int, resumed_at: int, anew: bool) -> None:
         """The seed starts, or goes on."""
         how = f"goes on after iteration {resumed_at:,}" if resumed_at else "compiling …"
         if anew:
             how = f"no checkpoint yet: begins anew, {how}"
         self._show(seed, Text.assemble(_title(seed), how), at_once=True)
 
-    def update(self, snapshot: Snapshot) -> None:
+    def update(self, snapshot: SeedSnapshot) -> None:
         """After every chunk."""
         self._show(snapshot.seed, _line(snapshot))
 
-    def finished(self, snapshot: Snapshot, final: dict[str, Any]) -> None:
+    def finished(self, snapshot: SeedSnapshot, final: dict[str, Any]) -> None:
         """The seed has its final numbers."""
         line = Text.assemble(_line(snapshot), (f"  done ({final['stopped']})", "bold"))
         self._show(snapshot.seed, line, at_once=True)
@@ -74,7 +74,7 @@ def _title(seed: int) -> tuple[str, str]:
     return (f"seed {seed}  ", "bold")
 
 
-def _line(s: Snapshot) -> Text:
+def _line(s: SeedSnapshot) -> Text:
     seen: list[str | tuple[str, str]] = []
     if s.neg_elbo is not None:
         seen = ["  -ELBO ", (f"{s.neg_elbo:,.4f} ± {s.neg_elbo_se:.2g}", "green")]

@@ -17,11 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix.array_types import Count, PRNGKey
-from natmix.gaussians import DiagonalGaussians
-from natmix.gaussians.algebra import scale_tril
-from natmix.kernels.blocks import block_rows, map_blocks
 from natmix.kernels.compilation import collector_paused, quick_jit
-from natmix.kernels.linalg import einsum
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
@@ -204,7 +200,7 @@ def _accept_and_propose(
 def _moved(
     mixture: Mixture, proposal: _Proposal, position: _Position, momentum: Float[Array, "N D"]
 ) -> _Proposal:
-    x = position.x + _times_factor(mixture, proposal.step * momentum, proposal.component)
+    x = position.x + mixture.components.push_rows(proposal.step * momentum, proposal.component)
     return proposal._replace(x=x, momentum=momentum)
 
 
@@ -223,30 +219,8 @@ def _force(mixture: Mixture, position: _Position, component: Int[Array, " N"]) -
     own = jax.nn.one_hot(component, position.joint.shape[1], dtype=position.x.dtype)
     difference = own - jax.nn.softmax(position.joint, axis=1)
     gradient = position.gradient + mixture.components.mixture_score(difference, position.x)
-    force = _times_transposed_factor(mixture, gradient, component)
+    force = mixture.components.pull_rows(gradient, component)
     return jnp.where(jnp.isfinite(force), force, 0)
-
-
-def _times_factor(
-    mixture: Mixture, y: Float[Array, "N D"], component: Int[Array, " N"]
-) -> Float[Array, "N D"]:
-    """L y, with the Cholesky factor L of each point's component."""
-    parts = mixture.components
-    if isinstance(parts, DiagonalGaussians):
-        return parts.scale[component] * y
-    L = scale_tril(parts)
-    return map_blocks(lambda y, k: einsum("nj,nij->ni", y, L[k]), (y, component), block_rows(mixture.dim**2))
-
-
-def _times_transposed_factor(
-    mixture: Mixture, g: Float[Array, "N D"], component: Int[Array, " N"]
-) -> Float[Array, "N D"]:
-    """L^T g."""
-    parts = mixture.components
-    if isinstance(parts, DiagonalGaussians):
-        return parts.scale[component] * g
-    L = scale_tril(parts)
-    return map_blocks(lambda g, k: einsum("nj,nji->ni", g, L[k]), (g, component), block_rows(mixture.dim**2))
 
 
 # For targets outside JAX, which are evaluated between two calls.

@@ -47,6 +47,7 @@ ENDED_EARLY = {
     "max_iterations": "stopped at the limit of iterations, before it had converged",
     "max_evaluations": "stopped at the limit of evaluations, before it had converged",
     "max_seconds": "stopped at the time limit, before it had converged",
+    "callback": "was stopped by the callback, before it had converged",
     "interrupted": "was interrupted",
     "failed": "was ended by an error of the target",
 }

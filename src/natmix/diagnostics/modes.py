@@ -64,7 +64,7 @@ def mode_labels(mixture: Mixture) -> Int[np.ndarray, " K"]:
 
 
 def _number_compared(mixture: Mixture) -> int:
-    one = mixture.num_components * mixture.dim ** (1 if mixture.is_diagonal else 2)
+    one = mixture.num_components * mixture.dim ** (1 if mixture.components.axis_aligned else 2)
     affordable = int(np.sqrt(2 * _MAX_MULTIPLICATIONS / (len(_BETWEEN) * one)))
     return int(np.clip(affordable, _MIN_COMPARED, _MAX_COMPARED))
 

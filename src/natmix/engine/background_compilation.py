@@ -1,4 +1,4 @@
-"""Programs for more component rows, compiled in the background before they are needed."""
+"""Programs for a larger capacity, compiled in the background before they are needed."""
 
 import contextlib
 import threading
@@ -12,30 +12,30 @@ _ENOUGH_CORES = 4
 """On a CPU. With 2 of them the iterations meanwhile take longer by about what is gained."""
 
 
-class Ahead:
+class BackgroundCompilation:
     """At most one program at a time is compiled, while the device works with the one before."""
 
     def __init__(self) -> None:
-        self._rows: int | None = None
+        self._capacity: int | None = None
         self._thread: threading.Thread | None = None
 
-    def wants(self, rows: int, components: int, more: int) -> bool:
-        """Whether to compile for ``more`` rows now: once half of the present ones are taken."""
-        return rows < more != self._rows and 2 * components >= rows and _host_has_time()
+    def due(self, capacity: int, components: int, larger: int) -> bool:
+        """Whether to compile for the ``larger`` capacity now: once half of the present slots are taken."""
+        return capacity < larger != self._capacity and 2 * components >= capacity and _host_has_time()
 
-    def start(self, rows: int, compile_it: Callable[[], object]) -> None:
-        """Compile for so many rows.
+    def start(self, capacity: int, compile_program: Callable[[], object]) -> None:
+        """Compile for this capacity.
 
-        An error means nothing here: if it comes again when it matters, it is raised.
+        An error is ignored here: if it comes again when the program is needed, it is raised.
         """
         double = jax.enable_x64(bool(jax.config.read("jax_enable_x64")))  # a thread has its own
-        self._thread = threading.Thread(target=_quietly, args=(double, compile_it))
-        self._rows = rows
+        self._thread = threading.Thread(target=_quietly, args=(double, compile_program))
+        self._capacity = capacity
         self._thread.start()
 
-    def wait_for(self, rows: int) -> None:
-        """Until the program for so many rows is there, if it is being compiled."""
-        if self._thread is not None and self._rows == rows:
+    def wait_for(self, capacity: int) -> None:
+        """Until the program for this capacity is there, if it is being compiled."""
+        if self._thread is not None and self._capacity == capacity:
             self._thread.join()
 
 
@@ -44,6 +44,8 @@ def _host_has_time() -> bool:
     return jax.default_backend() != "cpu" or usable_cores() >= _ENOUGH_CORES
 
 
-def _quietly(double: contextlib.AbstractContextManager[object], compile_it: Callable[[], object]) -> None:
+def _quietly(
+    double: contextlib.AbstractContextManager[object], compile_program: Callable[[], object]
+) -> None:
     with contextlib.suppress(Exception), double:
-        compile_it()
+        compile_program()

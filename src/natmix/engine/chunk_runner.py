@@ -1,9 +1,9 @@
-"""Run iterations in compiled chunks, growing the number of component rows when they fill up."""
+"""One state advanced in compiled chunks of iterations."""
 
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Array
 
 from natmix.array_types import Count, Flag
-from natmix.engine.background_compilation import Ahead
-from natmix.engine.capacity import fewest_rows, grown, shrunk
 from natmix.engine.info_log import InfoLog
+from natmix.engine.runner import CHUNK, AbstractRunner, Chunk, SlotUse, clipped, resized
 from natmix.gmmvi import GMMVI
 from natmix.kernels.compilation import (
     Rest,
@@ -25,37 +24,21 @@ from natmix.kernels.compilation import (
     quick_array_jit,
     quick_jit,
 )
-from natmix.kernels.sharding import everywhere, using, whole_rows
+from natmix.kernels.sharding import everywhere, using
 from natmix.kernels.threads import single_threaded_blas
 from natmix.modules.records import Evaluation, Query
 from natmix.modules.state import Info, State
-from natmix.targets import AbstractTarget, TargetError
-
-CHUNK = 128
-"""The most iterations between two looks of the host."""
-
-_MANY = 2**31 - 1
+from natmix.targets import AbstractTarget
 
 
-class ChunkResult(NamedTuple):
-    """Where a chunk ended."""
-
-    state: State
-    infos: dict[str, np.ndarray]
-    exhausted: bool
-    """Whether the next iteration might exceed the budget."""
-    whole: Callable[[], State] | None = None
-    """The state with the samples that it keeps, until the next chunk begins; None if ``state`` has them."""
-
-
-class Outcome(NamedTuple):
+class ChunkEnd(NamedTuple):
     """What the host wants to know after a chunk."""
 
     log: InfoLog
     done: Count
     iteration: Count
     full: Flag
-    """Whether the next step needs more component rows."""
+    """Whether the next step needs a larger capacity."""
 
 
 @eqx.filter_jit
@@ -67,7 +50,7 @@ def _step(algorithm: GMMVI, target: AbstractTarget, state: State) -> tuple[State
 @quick_array_jit(static_argnums=(0,), donate_argnums=(4,))
 def _chunk(
     rest: Rest, arrays: tuple[Array | None, ...], iterations: Count, budget: Count, state: State
-) -> tuple[State, Outcome]:
+) -> tuple[State, ChunkEnd]:
     """Up to ``iterations`` steps of algorithm and target; stops early for lack of room or budget."""
     algo, target = rest.joined(arrays)
     _, blank = eqx.filter_eval_shape(_step, algo, target, state)
@@ -85,7 +68,7 @@ def _chunk(
     zero = jnp.zeros((), jnp.int32)
     start = (zero, zero, state, InfoLog.empty(CHUNK, blank))
     i, _, state, log = jax.lax.while_loop(more, step, start)
-    return state, Outcome(log, i, state.iteration, algo.needs_room(state))
+    return state, ChunkEnd(log, i, state.iteration, algo.needs_room(state))
 
 
 @quick_jit()
@@ -103,78 +86,83 @@ def _outlook(algorithm: GMMVI, state: State) -> tuple[Flag, Count]:
     return algorithm.needs_room(state), algorithm.next_evaluations_at_most(state)
 
 
-@quick_jit()
-def _resized(algorithm: GMMVI, state: State, capacity: int) -> State:
-    return algorithm.resized(state, capacity)
+class ChunkRunner(AbstractRunner):
+    """Advances one state.
 
-
-class Runner:
-    """Advances a state and keeps the time spent compiling apart.
-
-    One program serves every iteration with the same number of component rows; there are more of them
-    (`natmix.engine.capacity.grown`) when a component is to be added and none is free, and half as many when
-    three quarters of them are empty and the number of iterations is a multiple of ``shrink_every``:
-    not when the clock says so, because another number of rows may change the last digit of a sum.
+    Runs one after another share their compiled programs, because a target's data are arguments of the
+    program.
     """
 
     def __init__(
         self, algorithm: GMMVI, target: AbstractTarget, most_components: int, shrink_every: int = CHUNK
     ) -> None:
         with using(algorithm.mesh):
-            self.algorithm = everywhere(algorithm)
             self.target = everywhere(target)
-        self.most_rows = whole_rows(most_components, algorithm.mesh)
-        self.fewest_rows = whole_rows(fewest_rows(target.dim), algorithm.mesh)
-        self.shrink_every = shrink_every
-        self.compile_seconds = 0.0
-        self._warm: set[int] = set()
-        self._ahead = Ahead()
+            super().__init__(everywhere(algorithm), target.dim, most_components, shrink_every)
         self._known: tuple[State, bool, int] | None = None
         """The last state, whether it is full, its iteration: to ask the device for them takes long."""
 
-    def advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
+    def advance_batch(
+        self, states: Sequence[State], iterations: int, budgets: Sequence[int | None]
+    ) -> list[Chunk]:
+        """At most ``iterations`` more steps of the one state."""
+        (state,), (budget,) = states, budgets
+        return [self.advance(state, iterations, budget)]
+
+    def advance(self, state: State, iterations: int, budget: int | None) -> Chunk:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
         if not self.target.inside_jax:  # it may want all threads for itself
             return self._advance(state, iterations, budget)
         with single_threaded_blas():
             return self._advance(state, iterations, budget)
 
-    def _advance(self, state: State, iterations: int, budget: int | None) -> ChunkResult:
+    def _advance(self, state: State, iterations: int, budget: int | None) -> Chunk:
         start = time.perf_counter()
-        rows = state.mixture.num_components
+        capacity = state.mixture.num_components
         state = self._fitted(state)
-        if not self._warm or state.mixture.num_components != rows:
+        if not self._warm or state.mixture.num_components != capacity:
             self.compile_seconds += time.perf_counter() - start
-        budget = _MANY if budget is None else max(min(budget, _MANY), 0)
         if self.target.inside_jax:
-            return self._advance_inside(state, min(iterations, CHUNK), budget)
-        return self._advance_outside(state, budget)
+            return self._advance_inside(state, min(iterations, CHUNK), clipped(budget))
+        return self._advance_outside(state, clipped(budget))
 
-    def _advance_inside(self, state: State, iterations: int, budget: int) -> ChunkResult:
-        if state.mixture.num_components not in self._warm:
-            start = time.perf_counter()
-            self._ahead.wait_for(state.mixture.num_components)
-            state = self._compiled(state)
-            self._warm.add(state.mixture.num_components)
-            self.compile_seconds += time.perf_counter() - start
+    def _fitted(self, state: State) -> State:
+        """The state with a fitting capacity."""
+        if self._known is None or self._known[0] is not state:
+            self._known = state, bool(_outlook(self.algorithm, state)[0]), int(state.iteration)
+        _, full, iteration = self._known
+        capacity = state.mixture.num_components
+
+        def present() -> int:
+            return int(np.sum(np.asarray(state.mixture.log_weights) > -np.inf))
+
+        may_shrink = state.sample_selector is None
+        wanted = self._wanted_capacity([SlotUse(capacity, full)], present, iteration, may_shrink)
+        return state if wanted == capacity else resized(self.algorithm, state, wanted)
+
+    # A target inside JAX ------------------------------------------------------------------------
+
+    def _advance_inside(self, state: State, iterations: int, budget: int) -> Chunk:
+        capacity = state.mixture.num_components
+        if (1, capacity) not in self._warm:
+            with self._compiling():
+                self._background.wait_for(capacity)
+                state = self._compiled(state)
+                self._warm.add((1, capacity))
         with callbacks_quiet():
-            state, outcome = _chunk.jitted(*self._arguments(iterations, budget, state))
-            outcome = jax.device_get(outcome)  # all at once, for every copy has to wait
-        self._known = state, bool(outcome.full), int(outcome.iteration)
-        n = int(outcome.done)
-        arrays = outcome.log.arrays(n)
+            state, end = _chunk.jitted(*self._arguments(iterations, budget, state))
+            end = jax.device_get(end)  # all at once, for every copy has to wait
+        self._known = state, bool(end.full), int(end.iteration)
+        n = int(end.done)
+        arrays = end.log.arrays(n)
         if n:
-            self._compile_ahead(state, int(arrays["components"][-1]))
-        return ChunkResult(state, arrays, exhausted=n == 0 and iterations > 0)
-
-    def _compile_ahead(self, state: State, components: int) -> None:
-        rows = state.mixture.num_components
-        more = self._more_rows(state)
-        if more not in self._warm and self._ahead.wants(rows, components, more):
-            start = time.perf_counter()
-            larger = _resized(self.algorithm, state, more)
-            self.compile_seconds += time.perf_counter() - start
-            self._ahead.start(more, lambda: self._compiled(larger))
+            self._compile_larger(
+                1,
+                capacity,
+                int(arrays["components"][-1]),
+                lambda larger: functools.partial(self._compiled, resized(self.algorithm, state, larger)),
+            )
+        return Chunk(state, arrays, exhausted=n == 0 and iterations > 0)
 
     def _compiled(self, state: State) -> State:
         """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
@@ -194,51 +182,22 @@ class Runner:
     def _parts(self) -> tuple[tuple[Array | None, ...], Rest]:
         return parted((self.algorithm, self.target))
 
-    def _advance_outside(self, state: State, budget: int) -> ChunkResult:
+    # A target outside JAX -----------------------------------------------------------------------
+
+    def _advance_outside(self, state: State, budget: int) -> Chunk:
+        """One iteration: ask, evaluate on the host, tell."""
         _, bound = _outlook(self.algorithm, state)
         if int(bound) > budget:
-            return ChunkResult(state, {f.name: np.zeros(0) for f in dataclasses.fields(Info)}, exhausted=True)
+            return Chunk(state, {f.name: np.zeros(0) for f in dataclasses.fields(Info)}, exhausted=True)
         start = time.perf_counter()
         query = jax.block_until_ready(_ask(self.algorithm, state))
         asked = time.perf_counter()
         evaluation = self.algorithm.evaluate(state, query, self.target)
         evaluated = time.perf_counter()
-        rows = state.mixture.num_components
+        capacity = state.mixture.num_components
         state, info = jax.block_until_ready(_tell(self.algorithm, state, query, evaluation))
-        if rows not in self._warm:
-            self._warm.add(rows)
+        if (1, capacity) not in self._warm:
+            self._warm.add((1, capacity))
             self.compile_seconds += (asked - start) + (time.perf_counter() - evaluated)
         arrays = {f.name: np.asarray(getattr(info, f.name))[None] for f in dataclasses.fields(info)}
-        return ChunkResult(state, arrays, exhausted=False)
-
-    def _more_rows(self, state: State) -> int:
-        mixture = state.mixture
-        return min(grown(self.algorithm, mixture.num_components, mixture.dim), self.most_rows)
-
-    def _fitted(self, state: State) -> State:
-        """The state with a fitting number of rows."""
-        rows = state.mixture.num_components
-        if self._known is None or self._known[0] is not state:
-            self._known = state, bool(_outlook(self.algorithm, state)[0]), int(state.iteration)
-        _, full, iteration = self._known
-        if full:
-            return _resized(self.algorithm, state, self._more_rows(state))
-        if iteration % self.shrink_every:
-            return state
-        present = int(np.sum(np.asarray(state.mixture.log_weights) > -np.inf))
-        can_shrink = state.sample_selector is None
-        if can_shrink and rows > self.fewest_rows and 4 * present <= rows:
-            return _resized(self.algorithm, state, max(shrunk(rows, state.mixture.dim), self.fewest_rows))
-        return state
-
-
-def check_first(infos: dict[str, np.ndarray], advice: str) -> None:
-    """Raise, with advice, if the target was nowhere finite in the first iteration."""
-    asked, zeros, invalid = (int(infos[k][0]) for k in ("evaluations", "zeros", "invalid"))
-    if zeros + invalid == asked:
-        raise TargetError(
-            f"The target is not finite anywhere in the start region: of {asked} samples {zeros} have log "
-            f"density -inf and {invalid} NaN, +inf or a gradient that is not finite. {advice}, or check "
-            "the function.",
-            asked,
-        )
+        return Chunk(state, arrays, exhausted=False)

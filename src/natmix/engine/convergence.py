@@ -1,11 +1,17 @@
 """When to stop, and which mixture was the best: both judged beyond the noise of the objective."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import jax
 import numpy as np
 
+from natmix.engine.recorder import Recorder
+from natmix.engine.runner import Chunk
+from natmix.engine.single_run import SingleRun
+from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
+from natmix.modules.component_adaptation.vips import Vips
 
 PROMISING_WEIGHT = 0.01
 """A component added lately that carries this much shows that there was a place for it."""
@@ -13,18 +19,24 @@ PROMISING_WEIGHT = 0.01
 PATIENCE = 3
 """Windows without such a component before no promising place is believed to be left."""
 
+CHECK_EVERY = 20
+"""Iterations between two judgements of a run: not by the clock, so that runs repeat exactly."""
+
+TOLERANCE = 1e-3
+"""Nats by which the objective must rise to count as improving, unless the user says otherwise."""
+
 _BLOCK = 10
 _SIGMAS = 3.0
 
 
 class Convergence:
-    """Watches a run.
+    """The stopping rule.
 
     It compares the mean objective (the ELBO, for temperature 1) over the last ``window`` iterations
     with that over the window before. The rise counts when it exceeds both ``tolerance`` and two
     standard errors, these from the scatter of ten batch means within each window. The run has
-    converged when no rise has counted for half a window on end; one look alone would now and then
-    be mistaken. With components being added a window spans a whole cycle of additions, and none of
+    converged when no rise has counted for half a window on end; a single comparison would now and
+    then be mistaken. With components being added a window spans a whole cycle of additions, and none of
     those added in the last `PATIENCE` windows may carry weight.
     """
 
@@ -36,7 +48,7 @@ class Convergence:
         self._births: deque[tuple[int, int]] = deque([(0, components)])
         self._last_rise = 0
 
-    def saw(self, objective: np.ndarray, births: int) -> None:
+    def update(self, objective: np.ndarray, births: int) -> None:
         """Some iterations: the objective in each, and the number of components born by their end."""
         self._objective.extend(float(v) for v in objective)
         self._iterations += len(objective)
@@ -80,7 +92,7 @@ def _standard_error(values: np.ndarray, batches: int = 10) -> float:
     return float(means.std(ddof=1) / np.sqrt(batches))
 
 
-class Best:
+class BestMixture:
     """Keeps the best mixture by a lower confidence bound of its objective.
 
     A mixture is judged by the last few iterations that led to it. With plain means the luckiest of
@@ -92,7 +104,7 @@ class Best:
         self.bound = -np.inf
         self._recent: deque[tuple[float, float]] = deque(maxlen=_BLOCK)
 
-    def saw(self, objective: np.ndarray, errors: np.ndarray, mixture: Callable[[], Mixture]) -> None:
+    def update(self, objective: np.ndarray, errors: np.ndarray, mixture: Callable[[], Mixture]) -> None:
         """Some iterations with the objective and its standard errors, and the mixture at their end."""
         self._recent.extend(zip(objective.tolist(), errors.tolist(), strict=True))
         mean, error = self.now()
@@ -114,3 +126,86 @@ class Best:
         mean, error = self.now()
         slack = max(_SIGMAS * error, tolerance, 1e-6 * abs(self.bound) if np.isfinite(self.bound) else 0)
         return not np.isfinite(mean) or mean + slack < self.bound
+
+
+# Recorders --------------------------------------------------------------------------------------
+
+
+class StoppingRule(Recorder):
+    """Ends a run as "converged", judged every `CHECK_EVERY` iterations (see `Convergence`)."""
+
+    def __init__(self, algorithm: GMMVI, components: int, tolerance: float = TOLERANCE) -> None:
+        self._temperature = float(algorithm.temperature)
+        self._convergence = Convergence(tolerance, window(algorithm), components)
+        self._components = components
+        self._new: list[np.ndarray] = []
+
+    def replay(self, trace: Mapping[str, np.ndarray]) -> None:
+        """What it has to know of the iterations before a checkpoint, from their trace.
+
+        Every component ever added counts as a birth, so that nothing has to be stored for it.
+        """
+        values = objective(trace, self._temperature) if trace else np.zeros(0)
+        births = self._components + np.cumsum(trace["added"].astype(int)) if trace else np.zeros(0)
+        judged = len(values) - len(values) % CHECK_EVERY
+        for end in range(CHECK_EVERY, judged + 1, CHECK_EVERY):
+            self._convergence.update(values[end - CHECK_EVERY : end], int(births[end - 1]))
+        self._new = [values[judged:]] if len(values) > judged else []
+
+    def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
+        self._new.append(objective(chunk.infos, self._temperature))
+        if run.iterations % CHECK_EVERY:
+            return None
+        self._convergence.update(np.concatenate(self._new), int(run.state.births))
+        self._new = []
+        log_weights = np.asarray(run.state.mixture.log_weights)
+        exists = log_weights > -np.inf
+        ids, weights = np.asarray(run.state.ids)[exists], np.exp(log_weights[exists])
+        return "converged" if self._convergence.reached(ids, weights) else None
+
+
+class BestRecorder(Recorder):
+    """Keeps the best mixture of a run, judged every `CHECK_EVERY` iterations (see `BestMixture`)."""
+
+    def __init__(self, algorithm: GMMVI, tolerance: float) -> None:
+        self._temperature, self._tolerance = float(algorithm.temperature), tolerance
+        self._new: list[Mapping[str, np.ndarray]] = []
+
+    def started(self, run: SingleRun) -> None:
+        self._best = BestMixture(jax.device_get(run.state.mixture))
+
+    def chunk(self, run: SingleRun, chunk: Chunk) -> None:
+        self._new.append(chunk.infos)
+        if run.iterations % CHECK_EVERY == 0:
+            self._judge(run)
+
+    def choose(self, run: SingleRun) -> tuple[Mixture, str | None]:
+        """The last mixture; or the best one, with a note, if the last is clearly worse (or was lost)."""
+        if not run.iterations or any(a.is_deleted() for a in jax.tree.leaves(run.state.mixture)):
+            return self._best.mixture, None
+        self._judge(run)
+        if not self._best.beats_last(self._tolerance):
+            return jax.device_get(run.state.mixture), None
+        return self._best.mixture, (
+            f"The last mixture was worse (objective {self._best.now()[0]:.4g}) than an earlier one "
+            f"(at least {self._best.bound:.4g}); that one is returned."
+        )
+
+    def _judge(self, run: SingleRun) -> None:
+        if self._new:
+            values = np.concatenate([objective(infos, self._temperature) for infos in self._new])
+            errors = np.concatenate([infos["elbo_se"] for infos in self._new])
+            self._best.update(values, errors, lambda: jax.device_get(run.state.mixture))
+            self._new = []
+
+
+def objective(infos: Mapping[str, np.ndarray], temperature: float) -> np.ndarray:
+    """The ELBO with the entropy scaled by the temperature, which is what the algorithm maximises."""
+    return infos["elbo"] + (temperature - 1) * infos["entropy"]
+
+
+def window(algorithm: GMMVI) -> int:
+    """Iterations the objective is averaged over: a whole cycle of additions, at least 100."""
+    adaptation = algorithm.component_adaptation
+    cycle = len(adaptation.thresholds) * int(adaptation.add_iters) if isinstance(adaptation, Vips) else 0
+    return max(100, cycle)

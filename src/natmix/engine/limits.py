@@ -1,44 +1,75 @@
-"""How long a fit may take."""
+"""When a run ends at the latest."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
-ELBO_SAMPLES = 2000
-"""For the final ELBO, if the user says nothing."""
+from natmix.checks import as_int
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Iterations, evaluations and seconds, as `fit` takes them."""
+    """When a run ends; None is no limit.
 
-    max_iterations: int
-    max_evaluations: int | None
-    max_seconds: float | None
-    elbo_samples: int | None
-    tolerance: float
+    Attributes:
+        max_seconds: of the run's clock: compilation counts, evaluations of the ELBO and checkpoints do not.
+        max_evaluations: of the target by the algorithm, never exceeded.
+        max_iterations: steps of the algorithm.
+        until: end at the first evaluation of the ELBO that finds a -ELBO of at most this (``natmix run``).
+        max_run_seconds: of the clock less compilation, which the first seed pays for the others.
+        until_converged: whether the stopping rule (`natmix.engine.convergence`) may end it earlier.
+    """
+
+    max_seconds: float | None = None
+    max_evaluations: int | None = None
+    max_iterations: int | None = None
+    until: float | None = None
+    max_run_seconds: float | None = None
+    until_converged: bool = False
 
     def __post_init__(self) -> None:
-        for name, low in (("max_iterations", 1), ("max_evaluations", 1), ("elbo_samples", 2)):
+        for name in ("max_iterations", "max_evaluations"):
             value = getattr(self, name)
-            if value is None and name != "max_iterations":
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-                raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}.")
-            object.__setattr__(self, name, int(value))
-        if self.max_seconds is not None and not (is_number(self.max_seconds) and self.max_seconds > 0):
-            raise ValueError(f"max_seconds must be a positive number, got {self.max_seconds!r}.")
-        if not (is_number(self.tolerance) and self.tolerance >= 0):
-            raise ValueError(f"tolerance must be a number and not negative, got {self.tolerance!r}.")
+            if value is not None:
+                object.__setattr__(self, name, as_int(value, name))
+        for name in ("max_seconds", "max_run_seconds"):
+            value = getattr(self, name)
+            if value is not None and not (is_number(value) and value > 0):
+                raise ValueError(f"{name} must be a positive number, got {value!r}.")
+        if self.until is not None and not (is_number(self.until) and not math.isnan(self.until)):
+            raise ValueError("until must be a number, the -ELBO to stop at.")
 
     @property
-    def reserve(self) -> int:
-        """Evaluations set aside for the final ELBO."""
-        if self.elbo_samples is not None:
-            return self.elbo_samples
-        share = ELBO_SAMPLES if self.max_evaluations is None else self.max_evaluations // 10
-        return min(ELBO_SAMPLES, max(share, 1))
+    def endless(self) -> bool:
+        """Whether nothing ends a run for certain: neither ELBO nor convergence need be reached."""
+        certain = (self.max_seconds, self.max_evaluations, self.max_iterations, self.max_run_seconds)
+        return all(limit is None for limit in certain)
+
+    def completed_by(self, usual: "Limits") -> "Limits":
+        """These limits, and where there is none the usual one."""
+        mine, other = dataclasses.asdict(self), dataclasses.asdict(usual)
+        return Limits(**{k: other[k] if v is None else v for k, v in mine.items()})
+
+    def reached(self, iterations: int, seconds: float, compile_seconds: float) -> str | None:
+        """The name of the limit that these numbers reach, if any; evaluations are checked beforehand."""
+        if self.max_iterations is not None and iterations >= self.max_iterations:
+            return "max_iterations"
+        if self.max_seconds is not None and seconds >= self.max_seconds:
+            return "max_seconds"
+        if self.max_run_seconds is not None and seconds - compile_seconds >= self.max_run_seconds:
+            return "max_run_seconds"
+        return None
+
+    def seconds_left(self, seconds: float, compile_seconds: float) -> float:
+        """Until a limit of time."""
+        left = [math.inf]
+        if self.max_seconds is not None:
+            left.append(self.max_seconds - seconds)
+        if self.max_run_seconds is not None:
+            left.append(self.max_run_seconds - (seconds - compile_seconds))
+        return min(left)
 
 
 def is_number(value: Any) -> bool:

@@ -1,7 +1,16 @@
-"""Batches of Gaussians: one interface, one file per covariance representation."""
+"""Batches of Gaussians: one interface, one file per covariance family, found by name."""
 
-from natmix.gaussians.base import AbstractGaussians
+from natmix.gaussians.base import AbstractGaussians, Curvature
 from natmix.gaussians.diagonal import DiagonalGaussians
+from natmix.gaussians.families import FAMILIES, family_named, register
 from natmix.gaussians.full import FullGaussians
 
-__all__ = ["AbstractGaussians", "DiagonalGaussians", "FullGaussians"]
+__all__ = [
+    "FAMILIES",
+    "AbstractGaussians",
+    "Curvature",
+    "DiagonalGaussians",
+    "FullGaussians",
+    "family_named",
+    "register",
+]

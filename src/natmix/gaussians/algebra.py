@@ -1,4 +1,4 @@
-"""Closed-form operations on Gaussians by their Cholesky factors.
+"""Closed-form operations on Gaussians of any family, by their dense Cholesky factors.
 
 Covariances are never formed: that would square the condition number, and float32 does not have the
 digits for it.
@@ -6,9 +6,11 @@ digits for it.
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
-from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
+from natmix.gaussians.base import AbstractGaussians
+from natmix.gaussians.full import FullGaussians
 from natmix.kernels.linalg import einsum, triangular_inverse
 
 
@@ -26,73 +28,60 @@ def triangularise_transposed(half: Float[Array, "K P M"]) -> Float[Array, "K M M
     return jnp.swapaxes(flipped, -1, -2)[..., ::-1, ::-1]
 
 
-def scale_tril(parts: AbstractGaussians) -> Float[Array, "K D D"]:
-    """Dense lower Cholesky factors L."""
-    if isinstance(parts, FullGaussians):
-        return parts.scale_tril
-    return component_std(parts)[:, :, None] * jnp.eye(parts.dim, dtype=parts.dtype)
+def marginal(parts: AbstractGaussians, dims: Int[np.ndarray, " M"]) -> FullGaussians:
+    """`AbstractGaussians.marginal`."""
+    return FullGaussians.from_scale_tril(parts.mean[:, dims], triangularise(parts.cholesky()[:, dims]))
 
 
-def inverse_tril(parts: AbstractGaussians) -> Float[Array, "K D D"]:
-    """Dense L^-1."""
-    if isinstance(parts, FullGaussians):
-        return parts.inverse_tril
-    return jnp.eye(parts.dim, dtype=parts.dtype) / component_std(parts)[:, :, None]
-
-
-def component_std(parts: AbstractGaussians) -> Float[Array, "K D"]:
-    """Marginal standard deviations of every component."""
-    if isinstance(parts, DiagonalGaussians):
-        return parts.scale
-    return jnp.linalg.norm(scale_tril(parts), axis=-1)
+def condition(
+    parts: AbstractGaussians,
+    fixed: Int[np.ndarray, " B"],
+    free: Int[np.ndarray, " M"],
+    value: Float[Array, " B"],
+) -> tuple[Float[Array, " K"], FullGaussians]:
+    """`AbstractGaussians.condition`."""
+    order = np.concatenate([fixed, free])
+    return _condition_on_first(parts.mean[:, order], triangularise(parts.cholesky()[:, order]), value)
 
 
 @jax.jit
-def condition_on_first(
-    log_weights: Float[Array, " K"],
-    mean: Float[Array, "K M"],
-    factor: Float[Array, "K M M"],
-    value: Float[Array, " B"],
+def _condition_on_first(
+    mean: Float[Array, "K M"], factor: Float[Array, "K M M"], value: Float[Array, " B"]
 ) -> tuple[Float[Array, " K"], FullGaussians]:
-    """Unnormalised log weights and Gaussians of the rest, given the first B of M dimensions.
+    """Log densities of the first B of M dimensions, and the Gaussians of the rest.
 
     With L = [[L_bb, 0], [L_ab, L_aa]]: x_a | x_b ~ N(m_a + L_ab L_bb^-1 (x_b - m_b), L_aa L_aa^T).
     """
     B = value.shape[0]
     first = FullGaussians.from_scale_tril(mean[:, :B], factor[:, :B, :B])
-    log_w = log_weights + first.log_prob(value[None])[0]
+    log_density = first.log_prob(value[None])[0]
     shift = einsum("kab,kb->ka", factor[:, B:, :B], first.whiten(value[None])[:, 0])
-    return log_w, FullGaussians.from_scale_tril(mean[:, B:] + shift, factor[:, B:, B:])
+    return log_density, FullGaussians.from_scale_tril(mean[:, B:] + shift, factor[:, B:, B:])
 
 
-@jax.jit
-def multiply(
-    log_weights: Float[Array, " K"], parts: AbstractGaussians, other: AbstractGaussians
-) -> tuple[Float[Array, " K"], AbstractGaussians]:
-    """Unnormalised log weights and Gaussians of the product with the one Gaussian ``other``."""
-    if isinstance(parts, DiagonalGaussians) and isinstance(other, DiagonalGaussians):
-        spread = jnp.hypot(parts.scale, other.scale)
-        log_w = log_weights + DiagonalGaussians(parts.mean, spread).log_prob(other.mean)[0]
-        mean = other.mean + (other.scale / spread) ** 2 * (parts.mean - other.mean)
-        return log_w, DiagonalGaussians(mean, parts.scale * (other.scale / spread))
-    # Precisions add, so the inverse factors are stacked; covariances add in the weights and the mean.
-    L, C = jnp.broadcast_arrays(scale_tril(parts), scale_tril(other))
+def affine(parts: AbstractGaussians, matrix: Float[Array, "M D"], shift: Float[Array, " M"]) -> FullGaussians:
+    """`AbstractGaussians.affine`."""
+    mean = einsum("ij,kj->ki", matrix, parts.mean) + shift
+    factor = triangularise(einsum("ij,kjl->kil", matrix, parts.cholesky()))
+    return FullGaussians.from_scale_tril(mean, factor)
+
+
+def rescale(
+    parts: AbstractGaussians, factors: Float[Array, " D"], shift: Float[Array, " D"]
+) -> FullGaussians:
+    """`AbstractGaussians.rescale`."""
+    mean = factors * parts.mean + shift
+    return FullGaussians.from_scale_tril(mean, factors[:, None] * parts.cholesky() * jnp.sign(factors))
+
+
+def multiply(parts: AbstractGaussians, other: AbstractGaussians) -> tuple[Float[Array, " K"], FullGaussians]:
+    """`AbstractGaussians.multiply`."""
+    # Precisions add, so the inverse factors are stacked; covariances add in the normaliser and the mean.
+    L, C = jnp.broadcast_arrays(parts.cholesky(), other.cholesky())
     total = FullGaussians.from_scale_tril(parts.mean, triangularise(jnp.concatenate([L, C], axis=-1)))
-    log_w = log_weights + total.log_prob(other.mean)[0]
+    log_normaliser = total.log_prob(other.mean)[0]
     residual = total.unpull(total.whiten(other.mean)[:, 0])  # (S + C)^-1 (m_other - m)
     mean = other.mean - einsum("kij,klj,kl->ki", C, C, residual)
-    halves = jnp.broadcast_arrays(inverse_tril(parts), inverse_tril(other))
+    halves = jnp.broadcast_arrays(parts.inverse_cholesky(), other.inverse_cholesky())
     inverse = triangularise_transposed(jnp.concatenate(halves, axis=-2))
-    return log_w, FullGaussians(mean, triangular_inverse(inverse), inverse)
-
-
-@jax.jit
-def gaussian_kl(p: AbstractGaussians, q: AbstractGaussians) -> Float[Array, ""]:
-    """KL(p || q) of the first Gaussian of either."""
-    shift = q.whiten(p.mean)[0, 0]
-    log_ratio = q.half_log_det()[0] - p.half_log_det()[0]
-    if isinstance(p, DiagonalGaussians) and isinstance(q, DiagonalGaussians):
-        ratio = p.scale / q.scale
-    else:
-        ratio = jax.scipy.linalg.solve_triangular(scale_tril(q)[0], scale_tril(p)[0], lower=True)
-    return 0.5 * (jnp.sum(ratio**2) + jnp.sum(shift**2) - p.dim) + log_ratio
+    return log_normaliser, FullGaussians(mean, triangular_inverse(inverse), inverse)

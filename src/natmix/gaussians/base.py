@@ -1,17 +1,22 @@
-"""What every batch of Gaussians can do, whatever its covariances look like.
+"""What every covariance family can do: the interface of a batch of Gaussians.
 
 K Gaussians N(m, S) with S = L L^T. Two kinds of coordinates are used:
 
     y = L^-1 (x - m)        whitened: the Gaussian is N(0, I) there
     A = L^T G L, a = L^T g  a curvature G and a gradient g seen from whitened coordinates
 
-A whitened symmetric matrix ("curvature") is a [K, D, D] array for full and a [K, D] array for
-diagonal covariances; the algebra on it is part of the interface, so estimators and updaters are
-written once. Everything stays accurate for ill-conditioned S because S never appears in it.
+A whitened symmetric matrix ("curvature") is an array whose shape only the family knows, [K, D, D] for full
+and [K, D] for diagonal covariances; the algebra on it is part of the interface, so estimators and updaters
+are written once. Everything stays accurate for ill-conditioned S because S never appears in it.
+
+A new family implements the abstract methods below and is registered by `natmix.gaussians.register`; what is
+not abstract goes through the dense factors L and L^-1 unless the family has something better.
 """
 
 import abc
-from typing import Any, Self
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -22,14 +27,24 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count
 from natmix.gaussians.kernels import LOG_2PI, AbstractKernel, WhitenedKernel
-from natmix.kernels.blocks import map_blocks, map_components, skipping, sum_blocks
+from natmix.kernels.blocks import block_rows, map_blocks, map_components, skipping, sum_blocks
 from natmix.kernels.linalg import einsum
 
-Curvature = Float[Array, "K D D"] | Float[Array, "K D"]
+Curvature = Float[Array, " K *form"]
+"""Whitened symmetric matrices, one per component, in the form of a family."""
 
 
 class AbstractGaussians(eqx.Module):
-    """K Gaussians in D dimensions."""
+    """K Gaussians in D dimensions.
+
+    Attributes:
+        name: of the family, as in ``fit(covariance=name)`` and in files.
+        axis_aligned: whether all covariances are diagonal by construction.
+        mean: m.
+    """
+
+    name: eqx.AbstractClassVar[str]
+    axis_aligned: ClassVar[bool] = False
 
     mean: eqx.AbstractVar[Float[Array, "K D"]]
 
@@ -38,12 +53,42 @@ class AbstractGaussians(eqx.Module):
     @classmethod
     @abc.abstractmethod
     def from_covariance(cls, mean: Float[Array, "K D"], covariance: Float[Array, "K D D"]) -> Self:
-        """From dense covariances (their diagonals, for a diagonal representation)."""
+        """From dense covariances, or what the family can hold of them (the diagonals, for example)."""
 
     @classmethod
     @abc.abstractmethod
     def isotropic(cls, mean: Float[Array, "K D"], scale: Float[Array, " K"]) -> Self:
         """Covariances scale^2 I."""
+
+    @classmethod
+    def from_std(cls, mean: Float[Array, "K D"], std: Float[Array, "K D"]) -> Self:
+        """Covariances diag(std^2), or what the family can hold of them."""
+        return cls.from_covariance(mean, std[:, :, None] ** 2 * jnp.eye(mean.shape[-1], dtype=mean.dtype))
+
+    # Files --------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Float[Array, "K ..."]]:
+        """The arrays that a file holds, by name; `from_parameters` builds the Gaussians again."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Float[Array, "K ..."]]) -> Self:
+        """The inverse of `parameters`."""
+        return cls(**parameters)
+
+    @classmethod
+    def parameter_shapes(cls, capacity: int, dim: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the `parameters` of K Gaussians in D dimensions."""
+        return {name: array.shape for name, array in cls._abstract(capacity, dim).parameters().items()}
+
+    @classmethod
+    def _abstract(cls, capacity: int, dim: int) -> Self:
+        """Shapes in place of arrays."""
+        return jax.eval_shape(lambda: cls.isotropic(jnp.zeros((capacity, dim)), jnp.ones(capacity)))
+
+    def astype(self, dtype: Any) -> Self:
+        """The same Gaussians in another floating-point type."""
+        return jax.tree.map(lambda a: a.astype(dtype), self)
 
     # Shape --------------------------------------------------------------------------------------
 
@@ -67,6 +112,14 @@ class AbstractGaussians(eqx.Module):
     @abc.abstractmethod
     def covariance(self) -> Float[Array, "K D D"]:
         """Dense covariances S."""
+
+    @abc.abstractmethod
+    def cholesky(self) -> Float[Array, "K D D"]:
+        """Dense lower triangular factors L."""
+
+    @abc.abstractmethod
+    def inverse_cholesky(self) -> Float[Array, "K D D"]:
+        """Dense L^-1."""
 
     @abc.abstractmethod
     def half_log_det(self) -> Float[Array, " K"]:
@@ -100,9 +153,19 @@ class AbstractGaussians(eqx.Module):
     def unpull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
         """L^-T v: the inverse of ``pull``."""
 
+    def push_rows(self, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+        """L y with the component of each vector given."""
+        L = self.cholesky()
+        return map_blocks(lambda y, k: einsum("nj,nij->ni", y, L[k]), (y, rows), block_rows(self.dim**2))
+
+    def pull_rows(self, g: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+        """L^T g with the component of each gradient given."""
+        L = self.cholesky()
+        return map_blocks(lambda g, k: einsum("nj,nji->ni", g, L[k]), (g, rows), block_rows(self.dim**2))
+
     @abc.abstractmethod
     def pull_curvature(self, G: Float[Array, "K D D"]) -> Curvature:
-        """A = L^T G L (of diag(G), for a diagonal representation)."""
+        """A = L^T G L, or what the family can hold of it (its diagonal, for example)."""
 
     @abc.abstractmethod
     def unpull_curvature(self, A: Curvature) -> Float[Array, "K D D"]:
@@ -156,6 +219,11 @@ class AbstractGaussians(eqx.Module):
     def features(self, y: Float[Array, "N D"]) -> Float[Array, "N F"]:
         """Quadratic and linear features, uncorrelated under N(0, I); without the constant."""
 
+    @classmethod
+    def num_features(cls, dim: int) -> int:
+        """How many `features` there are in D dimensions."""
+        return jax.eval_shape(lambda g: g.features(g.mean), cls._abstract(1, dim)).shape[1]
+
     @abc.abstractmethod
     def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Curvature, Float[Array, "K D"]]:
         """Hessian and gradient at y = 0 averaged over N(0, I) of the fitted quadratic."""
@@ -165,20 +233,69 @@ class AbstractGaussians(eqx.Module):
     @abc.abstractmethod
     def _cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
-    ) -> Float[Array, "K D D"] | Float[Array, "K D"]:
-        """sum_n w y v^T (its diagonal, for a diagonal representation)."""
+    ) -> Float[Array, " K *form"]:
+        """sum_n w y v^T, or what the family can hold of it."""
 
     @abc.abstractmethod
     def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Curvature:
         """sum_n w y y^T."""
 
     @abc.abstractmethod
-    def _finish_cross(self, M: Float[Array, "K D D"] | Float[Array, "K D"]) -> Curvature:
+    def _finish_cross(self, M: Float[Array, " K *form"]) -> Curvature:
         """The symmetric part of M L."""
 
     @abc.abstractmethod
     def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         """sum_k r L^-T y."""
+
+    # Closed-form algebra: dense, unless the family is closed under the operation -----------------
+
+    def std(self) -> Float[Array, "K D"]:
+        """Marginal standard deviations of every component."""
+        return jnp.linalg.norm(self.cholesky(), axis=-1)
+
+    def marginal(self, dims: Int[np.ndarray, " M"]) -> "AbstractGaussians":
+        """The distributions of some dimensions."""
+        from natmix.gaussians import algebra
+
+        return algebra.marginal(self, dims)
+
+    def condition(
+        self, fixed: Int[np.ndarray, " B"], free: Int[np.ndarray, " M"], value: Float[Array, " B"]
+    ) -> tuple[Float[Array, " K"], "AbstractGaussians"]:
+        """Log densities of ``value`` in ``fixed`` dimensions, and the Gaussians of ``free`` ones given it."""
+        from natmix.gaussians import algebra
+
+        return algebra.condition(self, fixed, free, value)
+
+    def affine(self, matrix: Float[Array, "M D"], shift: Float[Array, " M"]) -> "AbstractGaussians":
+        """The distributions of ``matrix @ x + shift``; ``matrix`` has full row rank."""
+        from natmix.gaussians import algebra
+
+        return algebra.affine(self, matrix, shift)
+
+    def rescale(self, factors: Float[Array, " D"], shift: Float[Array, " D"]) -> "AbstractGaussians":
+        """The distributions of ``factors * x + shift``; no factor is zero."""
+        from natmix.gaussians import algebra
+
+        return algebra.rescale(self, factors, shift)
+
+    def multiply(self, other: "AbstractGaussians") -> tuple[Float[Array, " K"], "AbstractGaussians"]:
+        """The product with the one Gaussian ``other``: log normalisers, and the normalised Gaussians."""
+        from natmix.gaussians import algebra
+
+        return algebra.multiply(self, other)
+
+    def kl(self, other: "AbstractGaussians") -> Float[Array, ""]:
+        """KL(self || other) of the first Gaussian of either."""
+        shift = other.whiten(self.mean)[0, 0]
+        log_ratio = other.half_log_det()[0] - self.half_log_det()[0]
+        ratio = self._relative_factor(other)
+        return 0.5 * (jnp.sum(ratio**2) + jnp.sum(shift**2) - self.dim) + log_ratio
+
+    def _relative_factor(self, other: "AbstractGaussians") -> Float[Array, "..."]:
+        """L_other^-1 L of the first Gaussian of either, or its entries that are not zero."""
+        return jax.scipy.linalg.solve_triangular(other.cholesky()[0], self.cholesky()[0], lower=True)
 
     # What follows is written once ---------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Gaussians with diagonal covariances, kept as standard deviations."""
 
-from typing import Self
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix.gaussians.base import AbstractGaussians
@@ -11,6 +12,9 @@ from natmix.kernels.linalg import einsum
 
 class DiagonalGaussians(AbstractGaussians):
     """K Gaussians with covariances diag(scale^2); memory and time grow linearly with D."""
+
+    name: ClassVar[str] = "diagonal"
+    axis_aligned: ClassVar[bool] = True
 
     mean: Float[Array, "K D"]
     scale: Float[Array, "K D"]
@@ -23,8 +27,18 @@ class DiagonalGaussians(AbstractGaussians):
     def isotropic(cls, mean: Float[Array, "K D"], scale: Float[Array, " K"]) -> Self:
         return cls(mean, jnp.broadcast_to(scale[:, None], mean.shape))
 
+    @classmethod
+    def from_std(cls, mean: Float[Array, "K D"], std: Float[Array, "K D"]) -> Self:
+        return cls(mean, std)
+
     def covariance(self) -> Float[Array, "K D D"]:
         return self.scale[:, :, None] ** 2 * jnp.eye(self.dim, dtype=self.dtype)
+
+    def cholesky(self) -> Float[Array, "K D D"]:
+        return self.scale[:, :, None] * jnp.eye(self.dim, dtype=self.dtype)
+
+    def inverse_cholesky(self) -> Float[Array, "K D D"]:
+        return jnp.eye(self.dim, dtype=self.dtype) / self.scale[:, :, None]
 
     def half_log_det(self) -> Float[Array, " K"]:
         return jnp.sum(jnp.log(self.scale), axis=-1)
@@ -49,6 +63,12 @@ class DiagonalGaussians(AbstractGaussians):
 
     def unpull(self, v: Float[Array, "K D"]) -> Float[Array, "K D"]:
         return v / self.scale
+
+    def push_rows(self, y: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+        return self.scale[rows] * y
+
+    def pull_rows(self, g: Float[Array, "N D"], rows: Int[Array, " N"]) -> Float[Array, "N D"]:
+        return self.scale[rows] * g
 
     def pull_curvature(self, G: Float[Array, "K D D"]) -> Float[Array, "K D"]:
         return jnp.diagonal(G, axis1=-2, axis2=-1) * self.scale**2
@@ -106,3 +126,30 @@ class DiagonalGaussians(AbstractGaussians):
 
     def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return jnp.sum(y * r.T[:, :, None] / self.scale[:, None], axis=0)
+
+    def std(self) -> Float[Array, "K D"]:
+        return self.scale
+
+    def marginal(self, dims: Int[np.ndarray, " M"]) -> Self:
+        return type(self)(self.mean[:, dims], self.scale[:, dims])
+
+    def condition(
+        self, fixed: Int[np.ndarray, " B"], free: Int[np.ndarray, " M"], value: Float[Array, " B"]
+    ) -> tuple[Float[Array, " K"], Self]:
+        return self.marginal(fixed).log_prob(value[None])[0], self.marginal(free)
+
+    def rescale(self, factors: Float[Array, " D"], shift: Float[Array, " D"]) -> Self:
+        return type(self)(factors * self.mean + shift, jnp.abs(factors) * self.scale)
+
+    def multiply(self, other: AbstractGaussians) -> tuple[Float[Array, " K"], AbstractGaussians]:
+        if not isinstance(other, DiagonalGaussians):
+            return super().multiply(other)
+        spread = jnp.hypot(self.scale, other.scale)
+        log_normaliser = type(self)(self.mean, spread).log_prob(other.mean)[0]
+        mean = other.mean + (other.scale / spread) ** 2 * (self.mean - other.mean)
+        return log_normaliser, type(self)(mean, self.scale * (other.scale / spread))
+
+    def _relative_factor(self, other: AbstractGaussians) -> Float[Array, "..."]:
+        if not isinstance(other, DiagonalGaussians):
+            return super()._relative_factor(other)
+        return self.scale[0] / other.scale[0]

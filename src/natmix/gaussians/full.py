@@ -1,6 +1,7 @@
 """Gaussians with full covariances, kept as L and L^-1."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +46,8 @@ class FullGaussians(AbstractGaussians):
     solve against all samples), draws and pulled gradients need L.
     """
 
+    name: ClassVar[str] = "full"
+
     mean: Float[Array, "K D"]
     scale_tril: Float[Array, "K D D"]
     inverse_tril: Float[Array, "K D D"]
@@ -63,8 +66,30 @@ class FullGaussians(AbstractGaussians):
         eye = jnp.eye(mean.shape[-1], dtype=mean.dtype)
         return cls(mean, scale[:, None, None] * eye, eye / scale[:, None, None])
 
+    @classmethod
+    def from_std(cls, mean: Float[Array, "K D"], std: Float[Array, "K D"]) -> Self:
+        # Never squared: the square of a standard deviation may overflow.
+        return cls(mean, jax.vmap(jnp.diag)(std), jax.vmap(jnp.diag)(1 / std))
+
+    def parameters(self) -> dict[str, Float[Array, "K ..."]]:
+        return {"mean": self.mean, "scale_tril": self.scale_tril}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Float[Array, "K ..."]]) -> Self:
+        return cls.from_scale_tril(parameters["mean"], parameters["scale_tril"])
+
+    def astype(self, dtype: Any) -> Self:
+        # L^-1 to the accuracy of the new type.
+        return type(self).from_scale_tril(self.mean.astype(dtype), self.scale_tril.astype(dtype))
+
     def covariance(self) -> Float[Array, "K D D"]:
         return einsum("kij,klj->kil", self.scale_tril, self.scale_tril)
+
+    def cholesky(self) -> Float[Array, "K D D"]:
+        return self.scale_tril
+
+    def inverse_cholesky(self) -> Float[Array, "K D D"]:
+        return self.inverse_tril
 
     def half_log_det(self) -> Float[Array, " K"]:
         return jnp.sum(jnp.log(jnp.diagonal(self.scale_tril, axis1=-2, axis2=-1)), axis=-1)

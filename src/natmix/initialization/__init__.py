@@ -1,5 +1,5 @@
 """Where a fit starts: an initial region, or a mixture found from there by Pathfinder or tempering."""
 
-from natmix.initialization.starts import STARTS, Initialization, initialise
+from natmix.initialization.starts import STARTS, AbstractStart, Initialization, Setting
 
-__all__ = ["STARTS", "Initialization", "initialise"]
+__all__ = ["STARTS", "AbstractStart", "Initialization", "Setting"]

@@ -1,19 +1,24 @@
-"""The arguments of `fit`, checked and completed."""
+"""The arguments of `fit` that say where it starts, checked and completed."""
 
+import dataclasses
 import difflib
 from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
-from natmix.initialization import STARTS, defaults
+from natmix.checks import as_int, float_type
+from natmix.gaussians import AbstractGaussians, family_named
+from natmix.initialization.region import Region, initial_mixture
+from natmix.initialization.starts import STARTS, Initialization, Setting
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import usable_components
 from natmix.models import AbstractModel
 from natmix.modules.codenames import MODULES
-from natmix.random_keys import run_key as run_key
-from natmix.targets import AbstractTarget
+from natmix.random_keys import run_key
+from natmix.targets import AbstractTarget, as_target
 from natmix.targets.base import check_dim
 
 
@@ -29,21 +34,114 @@ def check_names(overrides: dict[str, Any], arguments: Iterable[str]) -> None:
             )
 
 
-def covariance_kind(covariance: str | None, mixture: Mixture | None) -> str:
-    """Full or diagonal, as the user or the mixture says."""
+@dataclasses.dataclass(frozen=True)
+class StartArguments:
+    """Where a fit starts, as the user says it.
+
+    Attributes:
+        region: the initial region.
+        components: how many to start with, if the user says so.
+        mixture: to start from, if there is one.
+        method: one of `STARTS`.
+        named: whether the user has named the method.
+        family: of the covariances.
+        dtype: of the computation.
+    """
+
+    region: Region
+    components: int | None
+    mixture: Mixture | None
+    method: str
+    named: bool
+    family: type[AbstractGaussians]
+    dtype: Any
+
+    @classmethod
+    def checked(
+        cls,
+        region: Region,
+        components: int | None,
+        mixture: Mixture | None,
+        start: str | None,
+        covariance: str | None,
+        dtype: Any,
+        model: AbstractModel | None,
+        seed: int,
+    ) -> "StartArguments":
+        """All arguments of `fit` about the start, completed by what the model knows."""
+        family = _covariance_family(covariance, mixture)
+        dtype = float_type(dtype, None if mixture is None else mixture.dtype)
+        method = _start_method(start, model is not None, mixture)
+        if components is not None:
+            _check_components(components, mixture)
+        if model is not None and mixture is None and not region.given:
+            region = _model_region(model, seed)
+        if mixture is not None:
+            mixture = _usable(mixture.astype(dtype))
+        return cls(region, components, mixture, method, start is not None, family, dtype)
+
+    def dimension(self, dim: int | None, target: Any, model: AbstractModel | None) -> int:
+        """As the user, the model, the target or the mixture says."""
+        if model is not None:
+            dim = _agreed_dim(dim, model.dim)
+        if dim is not None:
+            dim = check_dim(dim)
+        elif isinstance(target, AbstractTarget):
+            dim = target.dim
+        elif self.mixture is not None:
+            dim = self.mixture.dim
+        else:  # this raises, and says what is missing
+            dim = as_target(target, None, self.dtype, np.zeros(0)).target.dim
+        if self.mixture is not None and dim != self.mixture.dim:
+            raise ValueError(f"init_mixture has {self.mixture.dim} dimensions, the target {dim}.")
+        return dim
+
+    def in_region(self, dim: int, key: Array) -> Initialization:
+        """The mixture of the initial region, or the one to start from, and where components are sought."""
+        if self.mixture is None:
+            n = 1 if self.components is None else self.components
+            return Initialization(*initial_mixture(dim, self.dtype, key, self.region, self.family, n))
+        if not self.region.given:
+            return Initialization(self.mixture, None)
+        return Initialization(
+            self.mixture, initial_mixture(dim, self.dtype, key, self.region, self.family, 1)[1]
+        )
+
+    def method_for(self, target: AbstractTarget) -> str:
+        """The method that suits this target."""
+        if target.has_gradient or not STARTS[self.method].needs_gradient:
+            return self.method
+        if self.named:
+            raise ValueError(f"start={self.method!r} needs gradients, and the target has none.")
+        return "region"
+
+    def found_by(
+        self, method: str, target: AbstractTarget, key: Array, most_evaluations: int | None
+    ) -> Initialization:
+        """What a method other than "region" finds from the region."""
+        setting = Setting(
+            target, self.region, key, self.dtype, self.family, self.components, most_evaluations
+        )
+        return STARTS[method].initialise(setting)
+
+
+def _covariance_family(covariance: str | None, mixture: Mixture | None) -> type[AbstractGaussians]:
+    """The covariance family that the user or the mixture names."""
     if mixture is not None and not isinstance(mixture, Mixture):
         raise ValueError(f"init_mixture must be a natmix.Mixture, got {type(mixture).__name__}.")
-    of_mixture = None if mixture is None else "diagonal" if mixture.is_diagonal else "full"
-    kind = covariance or of_mixture or "full"
-    if kind not in ("full", "diagonal"):
-        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}.")
-    if of_mixture not in (None, kind):
-        raise ValueError(f"covariance is {kind!r}, but init_mixture has {of_mixture} covariances.")
-    return kind
+    of_mixture = None if mixture is None else type(mixture.components)
+    if covariance is None:
+        return of_mixture or family_named("full")
+    family = family_named(covariance)
+    if of_mixture not in (None, family):
+        assert mixture is not None
+        raise ValueError(
+            f"covariance is {covariance!r}, but init_mixture has {mixture.covariance_family} covariances."
+        )
+    return family
 
 
-def start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:
-    """The name of the way to begin."""
+def _start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:
     if start is None:
         return "pathfinder" if is_model and mixture is None else "region"
     if start not in STARTS:
@@ -53,51 +151,26 @@ def start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> 
     return start
 
 
-def agreed_dim(dim: int | None, known: int) -> int:
+def _check_components(components: Any, mixture: Mixture | None) -> None:
+    if mixture is not None:
+        raise ValueError("Give either init_components or init_mixture, not both.")
+    as_int(components, "init_components")
+
+
+def _usable(mixture: Mixture) -> Mixture:
+    if not usable_components(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
+        raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
+    return mixture
+
+
+def _agreed_dim(dim: int | None, known: int) -> int:
     """The dimension of a model, which the user may have named too."""
     if dim is not None and dim != known:
         raise ValueError(f"dim={dim} was given, but the model has {known} unconstrained dimensions.")
     return known
 
 
-def model_region(model: AbstractModel, seed: int) -> defaults.Region:
+def _model_region(model: AbstractModel, seed: int) -> Region:
     """Where the model expects its variables."""
     start = model.start(jax.random.fold_in(run_key(seed), 3))
-    return defaults.Region() if start is None else defaults.Region(start.mean, start.scale)
-
-
-def dimension(dim: int | None, target: Any, mixture: Mixture | None) -> int | None:
-    """As the user, the target or the mixture says; None if nobody does."""
-    if dim is not None:
-        dim = check_dim(dim)
-    elif isinstance(target, AbstractTarget):
-        dim = target.dim
-    elif mixture is not None:
-        dim = mixture.dim
-    if mixture is not None and dim != mixture.dim:
-        raise ValueError(f"init_mixture has {mixture.dim} dimensions, the target {dim}.")
-    return dim
-
-
-def starting_mixture(
-    dim: int,
-    dtype: Any,
-    key: Any,
-    region: defaults.Region,
-    kind: str,
-    components: int | None,
-    mixture: Mixture | None,
-) -> tuple[Mixture, Mixture | None]:
-    """The starting mixture, and the region where components are sought (None: the mixture's own)."""
-    if mixture is None:
-        return defaults.start(
-            dim, dtype, key, region, kind == "diagonal", 1 if components is None else components
-        )
-    if components is not None:
-        raise ValueError("Give either init_components or init_mixture, not both.")
-    mixture = mixture.astype(dtype)
-    if not usable_components(mixture).all() or not np.isfinite(np.asarray(mixture.log_weights).max()):
-        raise ValueError("init_mixture holds numbers that are not finite or covariances without full rank.")
-    if not region.given:
-        return mixture, None
-    return mixture, defaults.start(dim, dtype, key, region, kind == "diagonal", 1)[1]
+    return Region() if start is None else Region(start.mean, start.scale)

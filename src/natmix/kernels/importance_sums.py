@@ -49,7 +49,7 @@ def log_sums(
 ) -> Float[Array, " N"]:
     """Log sum_k exp(log_components + log_weights) of each sample; any number beyond ``count``."""
     if native.used():
-        return native.log_sums(log_components, log_weights, count)
+        return native.weighted_logsumexp(log_components, log_weights, count)
     rows = _rows(log_components)
     block = Partial(_log_sums, log_weights)
     if rows >= log_components.shape[0]:

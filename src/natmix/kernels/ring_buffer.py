@@ -35,7 +35,7 @@ def put_chosen(
 ) -> tuple[Array, ...]:
     """The rows where ``chosen`` holds in slots start, start + 1, ... of each store; if too many, the last."""
     if native.used():
-        return tuple(native.put_chosen(s, r, chosen, start) for s, r in zip(stores, rows, strict=True))
+        return tuple(native.ring_buffer_write(s, r, chosen, start) for s, r in zip(stores, rows, strict=True))
     count = jnp.sum(chosen, dtype=jnp.int32)
     S, N = stores[0].shape[0], chosen.shape[0]
     if jax.default_backend() == "cpu" and current() is None and N <= S:
@@ -71,7 +71,7 @@ def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
 def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
     """The rows where ``mask`` holds, in their order; what follows means nothing."""
     if native.used():
-        return native.front(mask)
+        return native.nonzero(mask)
     n = mask.shape[0]
     order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=_method())
     return jnp.minimum(order, n - 1).astype(jnp.int32)
@@ -80,7 +80,7 @@ def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
 def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
     """How often each row occurs where ``mask`` holds."""
     if native.used():
-        return native.count_rows(row, mask, K)
+        return native.masked_bincount(row, mask, K)
     return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
 
 

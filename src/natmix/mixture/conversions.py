@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix.gaussians import DiagonalGaussians, FullGaussians
-from natmix.gaussians.algebra import scale_tril
 from natmix.mixture.mixture import Mixture
 
 if TYPE_CHECKING:
@@ -23,16 +22,17 @@ def to_sklearn(mixture: Mixture) -> "sklearn.mixture.GaussianMixture":
         raise ImportError("This needs scikit-learn: pip install 'natmix[sklearn]'.") from error
 
     mixture = mixture._present()
+    parts = mixture.components
     model = GaussianMixture(
-        n_components=mixture.num_components, covariance_type="diag" if mixture.is_diagonal else "full"
+        n_components=mixture.num_components, covariance_type="diag" if parts.axis_aligned else "full"
     )
     weights = np.exp(np.asarray(mixture.log_weights, np.float64))
     model.weights_ = weights / weights.sum()
     model.means_ = np.asarray(mixture.means, np.float64)
-    if isinstance(mixture.components, DiagonalGaussians):
-        _set_diagonal(model, np.asarray(mixture.components.scale, np.float64))
+    if parts.axis_aligned:
+        _set_diagonal(model, np.asarray(parts.std(), np.float64))
     else:
-        _set_full(model, np.asarray(scale_tril(mixture.components), np.float64))
+        _set_full(model, np.asarray(parts.cholesky(), np.float64))
     model.converged_, model.n_iter_ = True, 0
     model.lower_bound_, model.lower_bounds_ = np.nan, []
     model.n_features_in_ = mixture.dim
@@ -87,8 +87,8 @@ def to_numpyro(mixture: Mixture) -> "numpyro.distributions.MixtureSameFamily":
 
     mixture = mixture._present()  # NumPyro refuses a log weight of -inf
     parts = mixture.components
-    if isinstance(parts, DiagonalGaussians):
-        components = dist.Normal(parts.mean, parts.scale).to_event(1)
+    if parts.axis_aligned:
+        components = dist.Normal(parts.mean, parts.std()).to_event(1)
     else:
-        components = dist.MultivariateNormal(parts.mean, scale_tril=scale_tril(parts))
+        components = dist.MultivariateNormal(parts.mean, scale_tril=parts.cholesky())
     return dist.MixtureSameFamily(dist.Categorical(logits=mixture.log_weights), components)

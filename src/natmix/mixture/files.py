@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from natmix.files import replacing
-from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.gaussians import FAMILIES, AbstractGaussians
 from natmix.mixture.mixture import Mixture
 
 FORMAT = "natmix.Mixture"
@@ -21,18 +21,13 @@ VERSION = "1"
 
 _NOUNS = {FORMAT: "mixture", RESULT_FORMAT: "result"}
 
-_TENSORS = {
-    "full": ("log_weights", "mean", "scale_tril"),
-    "diagonal": ("log_weights", "mean", "scale"),
-}
-
 
 def save_mixture(mixture: Mixture, path: str | Path, metadata: Mapping[str, Any] | None = None) -> None:
     """Write ``mixture`` and ``metadata`` to ``path``, replacing the file in one step."""
     header = {
         "format": FORMAT,
         "version": VERSION,
-        "representation": "diagonal" if mixture.is_diagonal else "full",
+        "representation": mixture.covariance_family,
         "metadata": _to_json({} if metadata is None else metadata),
     }
     write_tensors(Path(path), mixture_tensors(mixture), header)
@@ -45,14 +40,31 @@ def load_mixture(path: str | Path, dtype: Any = None) -> Mixture:
     return built_mixture(header.get("representation", ""), stored, dtype, path)
 
 
-def built_mixture(kind: str, stored: Mapping[str, np.ndarray], dtype: Any, path: Path) -> Mixture:
-    """The mixture of the arrays in a file."""
-    if kind not in _TENSORS or not set(_TENSORS[kind]) <= set(stored):
+def built_mixture(family: str, stored: Mapping[str, np.ndarray], dtype: Any, path: Path) -> Mixture:
+    """The mixture of this covariance family from the arrays in a file."""
+    if family and family not in FAMILIES:
+        raise ValueError(
+            f"{path} holds a mixture of the covariance family {family!r}, which is not registered, only "
+            f"{', '.join(FAMILIES)}: import the package that brings it."
+        )
+    if not family or not {"log_weights", "mean"} <= set(stored):
         raise ValueError(f"{path} is incomplete: it does not hold the arrays of a natmix mixture.")
-    tensors = {name: stored[name] for name in _TENSORS[kind]}
-    _check_shapes(tensors, path)
-    _check_values(tensors, str(path))
-    return _build(kind, _in_type(tensors, dtype, path))
+    kind = FAMILIES[family]
+    log_weights, mean = stored["log_weights"], stored["mean"]
+    K, D = mean.shape if mean.ndim == 2 else (0, 0)
+    shapes = kind.parameter_shapes(max(K, 1), max(D, 1))
+    if not set(shapes) <= set(stored):
+        raise ValueError(f"{path} is incomplete: it does not hold the arrays of a natmix mixture.")
+    parameters = {name: stored[name] for name in shapes}
+    same = all(parameters[name].shape == shape for name, shape in shapes.items())
+    if not same or log_weights.shape != (K,):
+        raise ValueError(f"{path} is damaged: the shapes of its arrays do not belong to one mixture.")
+    _check_finite(log_weights, parameters, str(path))
+    tensors = _in_type({"log_weights": log_weights, **parameters}, dtype, path)
+    arrays = {name: jnp.asarray(value) for name, value in tensors.items()}
+    mixture = Mixture(arrays.pop("log_weights"), kind.from_parameters(arrays))
+    _check_scale(mixture.components, str(path))
+    return mixture
 
 
 def load_metadata(path: str | Path) -> dict[str, Any]:
@@ -62,28 +74,11 @@ def load_metadata(path: str | Path) -> dict[str, Any]:
 
 def mixture_tensors(mixture: Mixture) -> dict[str, np.ndarray]:
     """The arrays of a mixture, checked."""
-    tensors = _tensors(mixture)
-    _check_values(tensors, "The mixture")
-    return tensors
-
-
-def _tensors(mixture: Mixture) -> dict[str, np.ndarray]:
-    parts = mixture.components
-    tensors = {"log_weights": mixture.log_weights, "mean": parts.mean}
-    if isinstance(parts, FullGaussians):
-        tensors["scale_tril"] = parts.scale_tril
-    elif isinstance(parts, DiagonalGaussians):
-        tensors["scale"] = parts.scale
-    else:
-        raise TypeError(f"Only full and diagonal mixtures can be saved, got {type(parts).__name__}.")
-    return {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-
-
-def _build(kind: str, tensors: dict[str, np.ndarray]) -> Mixture:
-    log_weights, mean, scale = (jnp.asarray(tensors[name]) for name in _TENSORS[kind])
-    if kind == "full":
-        return Mixture(log_weights, FullGaussians.from_scale_tril(mean, scale))
-    return Mixture(log_weights, DiagonalGaussians(mean, scale))
+    log_weights = np.ascontiguousarray(mixture.log_weights)
+    parameters = {name: np.ascontiguousarray(a) for name, a in mixture.components.parameters().items()}
+    _check_finite(log_weights, parameters, "The mixture")
+    _check_scale(mixture.components, "The mixture")
+    return {"log_weights": log_weights, **parameters}
 
 
 def _in_type(tensors: dict[str, np.ndarray], dtype: Any, path: Path) -> dict[str, np.ndarray]:
@@ -98,22 +93,15 @@ def _in_type(tensors: dict[str, np.ndarray], dtype: Any, path: Path) -> dict[str
     return {name: value.astype(wanted) for name, value in tensors.items()}
 
 
-def _check_shapes(tensors: dict[str, np.ndarray], path: Path) -> None:
-    log_weights, mean, scale = tensors.values()
-    K, D = mean.shape if mean.ndim == 2 else (0, 0)
-    fits = log_weights.shape == (K,) and scale.shape in ((K, D), (K, D, D)) and K > 0 and D > 0
-    if not fits or ("scale" in tensors) != (scale.ndim == 2):
-        raise ValueError(f"{path} is damaged: the shapes of its arrays do not belong to one mixture.")
-
-
-def _check_values(tensors: dict[str, np.ndarray], what: str) -> None:
-    log_weights, mean, scale = tensors.values()
+def _check_finite(log_weights: np.ndarray, parameters: Mapping[str, np.ndarray], what: str) -> None:
     if np.any(np.isnan(log_weights)) or np.any(log_weights == np.inf) or np.all(log_weights == -np.inf):
         raise ValueError(f"{what} has log weights that are not a distribution (NaN, inf or all -inf).")
-    if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(scale)):
+    if not all(np.all(np.isfinite(value)) for value in parameters.values()):
         raise ValueError(f"{what} has means or covariances that are NaN or infinite.")
-    diagonal = scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)
-    if not np.all(diagonal > 0):
+
+
+def _check_scale(parts: AbstractGaussians, what: str) -> None:
+    if not np.all(np.isfinite(np.asarray(parts.half_log_det()))):
         raise ValueError(f"{what} has a component without a positive scale.")
 
 

@@ -8,21 +8,14 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
-from natmix.gaussians.algebra import condition_on_first, multiply, scale_tril, triangularise
-from natmix.kernels.linalg import einsum
+from natmix.gaussians import AbstractGaussians
 from natmix.mixture.checks import holds, known_dims, vector
 from natmix.mixture.mixture import Mixture
 
 
 def marginal(q: Mixture, dims: int | Sequence[int]) -> Mixture:
     """`Mixture.marginal`."""
-    kept = known_dims(dims, q.dim)
-    if isinstance(q.components, DiagonalGaussians):
-        parts = DiagonalGaussians(q.means[:, kept], q.components.scale[:, kept])
-        return Mixture(q.log_weights, parts)
-    factor = triangularise(scale_tril(q.components)[:, kept])
-    return Mixture(q.log_weights, FullGaussians.from_scale_tril(q.means[:, kept], factor))
+    return Mixture(q.log_weights, q.components.marginal(known_dims(dims, q.dim)))
 
 
 def condition(q: Mixture, given: Mapping[int, float]) -> Mixture:
@@ -38,14 +31,8 @@ def condition(q: Mixture, given: Mapping[int, float]) -> Mixture:
     value = jnp.stack([jnp.asarray(v, q.dtype) for v in given.values()])
     if not holds(jnp.all(jnp.isfinite(value))):
         raise ValueError("The values to condition on must be finite.")
-    parts: AbstractGaussians
-    if isinstance(q.components, DiagonalGaussians):
-        log_w = q.log_weights + q.marginal(fixed.tolist()).components.log_prob(value[None])[0]
-        parts = q.marginal(free.tolist()).components
-    else:
-        order = np.concatenate([fixed, free])
-        factor = triangularise(scale_tril(q.components)[:, order])
-        log_w, parts = condition_on_first(q.log_weights, q.means[:, order], factor, value)
+    log_density, parts = q.components.condition(fixed, free, value)
+    log_w = q.log_weights + log_density
     if not holds(jnp.max(log_w) > -jnp.inf):
         raise ValueError(
             f"The values to condition on are so far away that their density underflows in {q.dtype}."
@@ -66,9 +53,7 @@ def affine(q: Mixture, matrix: ArrayLike, shift: ArrayLike = 0.0) -> Mixture:
     rows = A / jnp.linalg.norm(A, axis=1, keepdims=True)  # so that the rank does not depend on units
     if not holds(jnp.linalg.matrix_rank(jnp.nan_to_num(rows)) == A.shape[0]):
         raise ValueError("The matrix must have full row rank, otherwise the image has no density.")
-    mean = einsum("ij,kj->ki", A, q.means) + b
-    factor = triangularise(einsum("ij,kjl->kil", A, scale_tril(q.components)))
-    return Mixture(q.log_weights, FullGaussians.from_scale_tril(mean, factor))
+    return Mixture(q.log_weights, q.components.affine(A, b))
 
 
 def _scale_and_shift(q: Mixture, scale: Float[Array, "..."], shift: ArrayLike) -> Mixture:
@@ -76,11 +61,7 @@ def _scale_and_shift(q: Mixture, scale: Float[Array, "..."], shift: ArrayLike) -
     b = vector(shift, q.dim, q.dtype, "The shift")
     if not holds(jnp.all(a != 0)):
         raise ValueError("An affine map must not scale a dimension by zero.")
-    mean = a * q.means + b
-    if isinstance(q.components, DiagonalGaussians):
-        return Mixture(q.log_weights, DiagonalGaussians(mean, jnp.abs(a) * q.components.scale))
-    factor = a[:, None] * scale_tril(q.components) * jnp.sign(a)
-    return Mixture(q.log_weights, FullGaussians.from_scale_tril(mean, factor))
+    return Mixture(q.log_weights, q.components.rescale(a, b))
 
 
 def product(q: Mixture, mean: ArrayLike, covariance: ArrayLike) -> tuple[Mixture, Float[Array, ""]]:
@@ -92,6 +73,15 @@ def product(q: Mixture, mean: ArrayLike, covariance: ArrayLike) -> tuple[Mixture
         other = Mixture.diagonal([1.0], m[None], variance[None]).components
     else:
         other = Mixture.full([1.0], m[None], C[None]).components
-    log_w, parts = multiply(q.log_weights, q.components, other)
+    log_w, parts = _multiplied(q.log_weights, q.components, other)
     log_z = jax.nn.logsumexp(log_w)
     return Mixture(log_w - log_z, parts), log_z
+
+
+@jax.jit
+def _multiplied(
+    log_weights: Float[Array, " K"], parts: AbstractGaussians, other: AbstractGaussians
+) -> tuple[Float[Array, " K"], AbstractGaussians]:
+    """Unnormalised log weights, and Gaussians."""
+    log_normaliser, product = parts.multiply(other)
+    return log_weights + log_normaliser, product

@@ -15,7 +15,6 @@ from natmix.array_types import KeyLike, PRNGKey
 from natmix.checks import as_int
 from natmix.estimate import Estimate, counted, mean_estimate, rounding_error
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
-from natmix.gaussians.algebra import component_std, gaussian_kl
 from natmix.kernels.compilation import quick_array_jit
 from natmix.kernels.linalg import einsum, symmetrise
 from natmix.mixture.checks import at_least_one, check_parameters, holds, key_by_keyword, normalise
@@ -36,7 +35,7 @@ class Mixture(eqx.Module):
 
     Attributes:
         log_weights: log q(o).
-        components: the Gaussians, with full or diagonal covariances.
+        components: the Gaussians, of one covariance family.
     """
 
     log_weights: Float[Array, " K"]
@@ -94,12 +93,12 @@ class Mixture(eqx.Module):
         return self.components.covariance()
 
     @property
-    def is_diagonal(self) -> bool:
-        """Whether all covariances are diagonal by construction."""
-        return isinstance(self.components, DiagonalGaussians)
+    def covariance_family(self) -> str:
+        """The name of the covariance family: "full", "diagonal" or another that is registered."""
+        return self.components.name
 
     def __repr__(self) -> str:
-        kind = "diagonal" if self.is_diagonal else "full"
+        kind = self.covariance_family
         if not hasattr(self.log_weights, "shape") or not hasattr(self.means, "shape"):
             return f"Mixture({kind}, without arrays)"  # after eqx.filter or a jax.tree.map
         return (
@@ -160,7 +159,7 @@ class Mixture(eqx.Module):
     def std(self) -> Float[Array, " D"]:
         """Marginal standard deviations."""
         between = (self.means - self.mean()) ** 2
-        return jnp.sqrt(einsum("k,kd->d", self.weights, component_std(self.components) ** 2 + between))
+        return jnp.sqrt(einsum("k,kd->d", self.weights, self.components.std() ** 2 + between))
 
     def quantile(self, p: ArrayLike) -> Float[Array, "*P D"]:
         """Marginal quantiles of every dimension, for probabilities strictly between 0 and 1."""
@@ -185,7 +184,7 @@ class Mixture(eqx.Module):
             raise ValueError(f"Both mixtures must have the same dimension, got {self.dim} and {other.dim}.")
         p, q = self._present(), other._present()
         if p.num_components == 1 and q.num_components == 1:
-            return Estimate(float(gaussian_kl(p.components, q.components)), 0.0)
+            return Estimate(float(_gaussian_kl(p.components, q.components)), 0.0)
         x = p.sample(at_least_one(n), key=key)
         log_p, log_q = p.log_prob(x), q.log_prob(x)
         return mean_estimate(log_p - log_q, rounding_error(p.dtype, log_p, log_q))
@@ -237,11 +236,7 @@ class Mixture(eqx.Module):
         """The same mixture in another floating-point type."""
         if jnp.dtype(dtype) == self.dtype:
             return self
-        cast: Mixture = jax.tree.map(lambda a: a.astype(dtype), self)
-        if isinstance(cast.components, FullGaussians):  # L^-1 to the accuracy of the new type
-            parts = FullGaussians.from_scale_tril(cast.means, cast.components.scale_tril)
-            return Mixture(cast.log_weights, parts)
-        return cast
+        return Mixture(self.log_weights.astype(dtype), self.components.astype(dtype))
 
     def _present(self) -> "Mixture":
         """Without absent components; unchanged inside jit, where shapes cannot depend on values."""
@@ -296,6 +291,11 @@ class Mixture(eqx.Module):
         return to_numpyro(self)
 
 
+@jax.jit
+def _gaussian_kl(p: AbstractGaussians, q: AbstractGaussians) -> Float[Array, ""]:
+    return p.kl(q)
+
+
 @quick_array_jit()
 def _component_log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, "N K"]:
     return q.components.log_prob(x)
@@ -317,7 +317,7 @@ def _sample(q: Mixture, key: PRNGKey, n: int) -> tuple[Float[Array, "n D"], Int[
 @quick_array_jit()
 def _quantile(q: Mixture, p: Float[Array, " P"]) -> Float[Array, "P D"]:
     # A mixture's quantile lies between the smallest and the largest of its components' quantiles.
-    mean, std = q.means, component_std(q.components)
+    mean, std = q.means, q.components.std()
     own = mean[:, None] + std[:, None] * jax.scipy.special.ndtri(p)[:, None]
     present = (q.log_weights > -jnp.inf)[:, None, None]
     low = jnp.min(jnp.where(present, own, jnp.inf), axis=0)

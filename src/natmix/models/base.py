@@ -4,12 +4,16 @@ import abc
 import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
+from natmix.mixture import Mixture
+from natmix.models.given import Given
+from natmix.models.structure import encoded, leaf_name
 
 Points = Float[Array, "N D"] | Float[np.ndarray, "N D"]
 
@@ -30,10 +34,26 @@ def around(draws: Float[np.ndarray, "N D"]) -> PriorRegion:
     return PriorRegion(middle, np.clip((high - low) / 1.349, 1e-3, MAX_SCALE))
 
 
+class ModelFile(NamedTuple):
+    """What a file keeps of a model.
+
+    Attributes:
+        header: plain data for JSON, with ``kind``, the name of the model's class, and ``coordinates``.
+        arrays: numbers, in groups.
+    """
+
+    header: dict[str, Any]
+    arrays: dict[str, list[np.ndarray]]
+
+
 class AbstractModel(abc.ABC):
     """A density of named variables as a density of unconstrained vectors.
 
+    A subclass is a front end if `recognises` and `from_given` tell how `natmix.fit` gets it from what the
+    user gives, and `natmix.models.register` or an entry point of the group ``natmix.models`` names it.
+
     Attributes:
+        takes_dim: whether `fit` may be told ``dim`` beside what the model is made of.
         dim: the length of the vector.
         coordinates: the names of its entries, such as ``theta[3]`` (of the unconstrained variable).
         latent: names of the latent variables; `constrain` may return deterministic ones too. Empty if there
@@ -46,6 +66,8 @@ class AbstractModel(abc.ABC):
         remark: a note for the user; empty for none.
     """
 
+    takes_dim: ClassVar[bool] = False
+
     dim: int
     coordinates: tuple[str, ...]
     latent: tuple[str, ...] = ()
@@ -55,6 +77,20 @@ class AbstractModel(abc.ABC):
     coords: Mapping[str, Any] = MappingProxyType({})
     first_index: int = 0
     remark: str = ""
+
+    # Front end ----------------------------------------------------------------------------------
+
+    @classmethod
+    def recognises(cls, given: Given) -> bool:
+        """Whether this is a model of this kind; nothing expensive is imported or called to find out."""
+        return False
+
+    @classmethod
+    def from_given(cls, given: Given) -> Self:
+        """The model, of what `recognises` has recognised."""
+        raise NotImplementedError(f"{cls.__name__} is not a front end: it recognises nothing.")
+
+    # Names --------------------------------------------------------------------------------------
 
     def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
         """Names of a variable's entries: ``theta[a]`` if its axis has distinct labels, otherwise indices."""
@@ -66,6 +102,8 @@ class AbstractModel(abc.ABC):
         found = [str(label) for label in np.ravel(self.coords.get(axis, ()))]
         usual = [str(i + self.first_index) for i in range(size)]
         return found if len(found) == size == len(set(found)) else usual
+
+    # Density and variables ----------------------------------------------------------------------
 
     @abc.abstractmethod
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
@@ -90,9 +128,15 @@ class AbstractModel(abc.ABC):
             f"[N, {self.dim}] in its unconstrained coordinates, {_few(self.coordinates)}."
         )
 
+    def unconstrain_vectors(self, x: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
+        """Unconstrained vectors for those that `natmix.Result.sample` gives, if it gives vectors."""
+        return x
+
     @abc.abstractmethod
     def start(self, key: PRNGKey) -> PriorRegion | None:
         """The default initial region; None if the model does not have one."""
+
+    # What some models can do --------------------------------------------------------------------
 
     def predict(
         self, seed: int, samples: dict[str, np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -103,6 +147,62 @@ class AbstractModel(abc.ABC):
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
         """The log likelihood of each observation, samples first."""
         raise ValueError("log_likelihood needs a NumPyro or PyMC model, which has a likelihood of its own.")
+
+    def guide(self, mixture: Mixture) -> Any:
+        """The mixture as a guide of NumPyro's."""
+        raise ValueError(
+            "to_numpyro_guide() needs the NumPyro model that was fitted; a result from a file gets it by "
+            "natmix.Result.load(path, model=model)."
+        )
+
+    # Files --------------------------------------------------------------------------------------
+
+    def to_file(self, x: Points | None) -> ModelFile:
+        """What is kept of the model: names, data, and its variables at the saved samples ``x``."""
+        tree = None if x is None else self.constrain(x)
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        for name, value in self.observed.items():
+            if np.asarray(value).dtype.kind not in "fiub":
+                kind = np.asarray(value).dtype
+                raise ValueError(f"The data {name!r} are not numbers ({kind}), and cannot be saved.")
+        header = {
+            "kind": self.kind,
+            "coordinates": list(self.coordinates),
+            "names": [leaf_name(path) for path, _ in leaves],
+            "structure": encoded(tree),
+            "latent": list(self.latent),
+            "observed": list(self.observed),
+            "dims": {name: list(axes) for name, axes in self.dims.items()},
+            "coords": {name: _as_json(values) for name, values in self.coords.items()},
+            "first_index": self.first_index,
+        }
+        arrays = {
+            "variables": [np.asarray(leaf) for _, leaf in leaves],
+            "observed": [np.asarray(value) for value in self.observed.values()],
+        }
+        return ModelFile(header, arrays)
+
+    @property
+    def kind(self) -> str:
+        """The name of the model's class, in files and messages."""
+        return type(self).__name__
+
+    @classmethod
+    def from_file(cls, file: ModelFile, x: Float[np.ndarray, "N D"]) -> "AbstractModel":
+        """What a file has of the model; ``x`` are the saved samples."""
+        from natmix.models.saved import SavedModel
+
+        return SavedModel(file, x)
+
+    def with_function(self, target: Any) -> "AbstractModel | None":
+        """The model of a file with its function given again; None if the function alone does not make it."""
+        return None
+
+
+def _as_json(labels: Any) -> list[Any]:
+    """Numbers and text as they are, dates and others as text."""
+    array = np.asarray(labels)
+    return array.tolist() if array.dtype.kind in "iufbU" else [str(v) for v in array]
 
 
 def prior_remark(latent: Sequence[str]) -> str:

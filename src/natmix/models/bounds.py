@@ -79,3 +79,40 @@ class Bounds(NamedTuple):
     @property
     def _above(self) -> np.ndarray:
         return np.isfinite(self.high) & ~np.isfinite(self.low)
+
+
+def position_inside(dim: int | None, bounds: Any) -> Any:
+    """A position within the bounds: a vector, or a dictionary if the bounds are by name."""
+    if isinstance(bounds, dict):
+        found = {name: _between(*_sides(pair, f"The bounds of {name}")) for name, pair in bounds.items()}
+        numbers = sum(value.size for value in found.values())
+        if dim not in (None, numbers):
+            raise ValueError(
+                f"dim={dim} was given, but bounds by name belong to numbers, {numbers} here: give a position "
+                "with the variables' shapes, or bounds as a pair (low, high)."
+            )
+        return found
+    low, high = _sides(bounds, "bounds")
+    if low.ndim == 0:
+        if dim is None:
+            raise ValueError("Give dim, the number of dimensions of the target.")
+        low, high = np.broadcast_to(low, dim), np.broadcast_to(high, dim)
+    if dim is not None and low.shape != (dim,):
+        raise ValueError(f"dim={dim} was given, but the bounds have the shape {list(low.shape)}.")
+    return _between(low, high)
+
+
+def _sides(pair: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        first, second = pair
+        low, high = np.broadcast_arrays(as_side(first, -np.inf), as_side(second, np.inf))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a pair (low, high) of numbers or arrays, got {pair!r}.") from None
+    return low, high
+
+
+def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    both = np.isfinite(low) & np.isfinite(high)
+    with np.errstate(invalid="ignore"):
+        middle = np.where(both, (low + high) / 2, np.where(np.isfinite(low), low + 1, high - 1))
+    return np.where(np.isfinite(middle), middle, 0.0)

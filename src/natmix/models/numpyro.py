@@ -1,7 +1,7 @@
 """A NumPyro model: its latent variables, its transformations, its deterministics."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,16 @@ from natmix.models.base import (
     coordinate_names,
     prior_remark,
 )
-from natmix.models.numpyro_checks import call_error, check_call, check_shapes, checked_arguments
+from natmix.models.given import Given
+from natmix.models.numpyro_checks import (
+    call_error,
+    check_call,
+    check_shapes,
+    checked_arguments,
+    is_numpyro_model,
+)
 from natmix.models.prediction import prediction_key, predictions, replicates
+from natmix.targets.detection import required_arguments
 
 _PRIOR_DRAWS = 256
 
@@ -34,6 +42,25 @@ class NumpyroModel(AbstractModel):
         args: its arguments, the data among them.
         kwargs: its keyword arguments.
     """
+
+    @classmethod
+    def recognises(cls, given: Given) -> bool:
+        """Anything with arguments of a model, and functions that only a model can be."""
+        if given.model_args is not None or given.model_kwargs is not None:
+            return True
+        if given.dim is not None or not given.is_function or given.names("position", "bounds"):
+            return False
+        return required_arguments(given.target) == [] or is_numpyro_model(given.target)
+
+    @classmethod
+    def from_given(cls, given: Given) -> Self:
+        """With the arguments of `fit` as those of the model."""
+        what = "model_args and model_kwargs are for a NumPyro model"
+        for name in given.names("position", "bounds"):
+            raise ValueError(f"{what}, which knows its variables: leave {name} out.")
+        if not callable(given.target):
+            raise ValueError(f"{what}, a function, got {type(given.target).__name__}.")
+        return cls(given.target, () if given.model_args is None else given.model_args, given.model_kwargs)
 
     def __init__(
         self, model: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

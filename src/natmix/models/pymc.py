@@ -1,6 +1,6 @@
 """A PyMC model: its free variables transformed to the real line, its deterministics."""
 
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
 from natmix.models.base import AbstractModel, Points, PriorRegion, by_name, prior_remark
+from natmix.models.given import Given
 from natmix.models.prediction_pymc import predictions
 
 
@@ -21,6 +22,18 @@ class PymcModel(AbstractModel):
     Args:
         model: with its data observed.
     """
+
+    @classmethod
+    def recognises(cls, given: Given) -> bool:
+        """A `pymc.Model`, without importing PyMC to find out."""
+        classes = type(given.target).__mro__
+        return any(c.__module__.split(".")[0] == "pymc" and c.__name__ == "Model" for c in classes)
+
+    @classmethod
+    def from_given(cls, given: Given) -> Self:
+        """The model has its data."""
+        given.leave_out_all("PyMC model")
+        return cls(given.target)
 
     def __init__(self, model: Any) -> None:
         _pymc_jax()
@@ -154,11 +167,6 @@ def _value(place: Any) -> np.ndarray | None:
     if hasattr(place, "get_value"):
         return np.asarray(place.get_value())
     return np.asarray(place.data) if hasattr(place, "data") else None
-
-
-def is_pymc_model(target: Any) -> bool:
-    """Whether it is a `pymc.Model`, without importing PyMC to find out."""
-    return any(c.__module__.split(".")[0] == "pymc" and c.__name__ == "Model" for c in type(target).__mro__)
 
 
 def _pymc_jax() -> Any:

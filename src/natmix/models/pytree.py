@@ -1,7 +1,7 @@
 """A log density of a pytree of arrays, with or without bounds."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, NoReturn, Self
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,17 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, PriorRegion, check_lengths, coordinate_names
-from natmix.models.bounds import Bounds
+from natmix.models.base import (
+    AbstractModel,
+    ModelFile,
+    Points,
+    PriorRegion,
+    check_lengths,
+    coordinate_names,
+)
+from natmix.models.bounds import Bounds, position_inside
+from natmix.models.given import Given
+from natmix.models.structure import decoded, encoded, leaf_name
 
 
 class PytreeModel(AbstractModel):
@@ -27,6 +36,23 @@ class PytreeModel(AbstractModel):
         first: the position given.
         names: of its variables.
     """
+
+    takes_dim: ClassVar[bool] = True
+
+    @classmethod
+    def recognises(cls, given: Given) -> bool:
+        """Anything with a position or bounds."""
+        return given.position is not None or given.bounds is not None
+
+    @classmethod
+    def from_given(cls, given: Given) -> Self:
+        """Without a position: a vector, or numbers by name, inside the bounds."""
+        if not given.is_function:
+            raise ValueError("With position or bounds the target must be a function of a position.")
+        position = given.position
+        if position is None:
+            position = position_inside(given.dim, given.bounds)
+        return cls(given.target, position, given.bounds)
 
     def __init__(self, fn: Callable[[Any], Any], position: Any, bounds: Any = None) -> None:
         leaves = jax.tree_util.tree_leaves_with_path(position)
@@ -109,6 +135,18 @@ class PytreeModel(AbstractModel):
         """Which vectors lie strictly within the bounds; NaN counts as within."""
         return ~np.any((x <= self._bounds.low) | (x >= self._bounds.high), axis=-1)
 
+    def unconstrain_vectors(self, x: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
+        """From within the bounds, if a position is one vector."""
+        if not self.is_vector:
+            return x
+        outside = ~self.inside(x)
+        if outside.any():
+            raise ValueError(
+                f"{np.mean(outside):.1%} of the draws are not within the bounds: give vectors as "
+                "result.sample returns them, not unconstrained ones."
+            )
+        return np.asarray(self.unconstrain(x.reshape(-1, x.shape[-1]))).reshape(x.shape)
+
     def unconstrain(self, values: Any) -> Points:
         """Unconstrained vectors of positions, whose leaves have samples first."""
         structure: Any = jax.tree.structure(values)
@@ -128,11 +166,37 @@ class PytreeModel(AbstractModel):
         """Around the position given, with standard deviation 1."""
         return PriorRegion(self._bounds.unconstrain(self._centre), np.ones(self.dim))
 
+    def to_file(self, x: Points | None) -> ModelFile:
+        """Structure, position and bounds: everything but the function."""
+        low, high = zip(*self.bounds.values(), strict=True)
+        header = {
+            "kind": self.kind,
+            "coordinates": list(self.coordinates),
+            "names": self.names,
+            "structure": encoded(self.first),
+        }
+        leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(self.first)]
+        return ModelFile(header, {"position": leaves, "low": list(low), "high": list(high)})
 
-def leaf_name(path: tuple[Any, ...]) -> str:
-    """The path to a leaf, ``a/b``; empty for a leaf alone."""
-    keys = (getattr(p, "key", getattr(p, "name", getattr(p, "idx", None))) for p in path)
-    return "/".join(str(k) for k in keys)
+    @classmethod
+    def from_file(cls, file: ModelFile, x: Float[np.ndarray, "N D"]) -> "PytreeModel":
+        """Without its log density; a pytree of the user's own classes is a dictionary of its leaves."""
+        names, structure = file.header["names"], file.header["structure"]
+        leaves = file.arrays["position"]
+        sides = zip(file.arrays["low"], file.arrays["high"], strict=True)
+        position = dict(zip(names, leaves, strict=True)) if structure is None else decoded(structure, leaves)
+        return cls(_no_density, position, dict(zip(names, sides, strict=True)))
+
+    def with_function(self, target: Any) -> "PytreeModel":
+        """With a log density of the same position."""
+        return PytreeModel(target, self.first, self.bounds)
+
+
+def _no_density(position: Any) -> NoReturn:
+    """Stands for the log density, which is not in the file."""
+    raise ValueError(
+        "The log density is not part of a file: give it when loading, natmix.Result.load(path, model=fn)."
+    )
 
 
 def _is_whole_number(leaf: Any) -> bool:

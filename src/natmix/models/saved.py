@@ -1,49 +1,43 @@
 """A model as saved in a file: names, data, and its variables at the saved samples."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.models.base import AbstractModel, Points, PriorRegion
+from natmix.models.base import AbstractModel, ModelFile, Points, PriorRegion
+from natmix.models.structure import decoded
 
 
 class SavedModel(AbstractModel):
     """A model without its code: it knows its variables at the saved samples only.
 
     Args:
-        kind: of the model, such as "NumpyroModel".
-        coordinates: their names.
+        file: what `AbstractModel.to_file` kept.
         x: the saved samples.
-        variables: the model's own variables there, samples first.
-        observed: its data.
-        dims: names of the variables' axes.
-        coords: labels along them.
-        latent: names of the latent variables.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        coordinates: Sequence[str],
-        x: Float[np.ndarray, "N D"],
-        variables: Any,
-        observed: Mapping[str, np.ndarray],
-        dims: Mapping[str, Sequence[str]],
-        coords: Mapping[str, Any],
-        latent: Sequence[str] = (),
-    ) -> None:
-        self.kind = kind
-        self.coordinates = tuple(coordinates)
+    def __init__(self, file: ModelFile, x: Float[np.ndarray, "N D"]) -> None:
+        header, arrays = file
+        self._kind = header["kind"]
+        self.coordinates = tuple(header["coordinates"])
         self.dim = len(self.coordinates)
-        self.first_index = int(kind == "StanModel")
-        self.latent = tuple(latent)
-        self.observed = dict(observed)
-        self.dims = {name: tuple(axes) for name, axes in dims.items()}
-        self.coords = dict(coords)
-        self._x, self._variables = x, variables
+        self.first_index = header["first_index"]
+        self.latent = tuple(header["latent"])
+        self.observed = dict(zip(header["observed"], arrays["observed"], strict=True))
+        self.dims = {name: tuple(axes) for name, axes in header["dims"].items()}
+        self.coords = dict(header["coords"])
+        leaves = arrays["variables"]
+        plain = header["structure"] is None  # classes of the user's, which only code can make again
+        self._x = x
+        self._variables = (
+            dict(zip(header["names"], leaves, strict=True)) if plain else decoded(header["structure"], leaves)
+        )
+
+    @property
+    def kind(self) -> str:
+        return self._kind
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         self._needs_model()

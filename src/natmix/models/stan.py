@@ -3,7 +3,7 @@
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import numpy as np
@@ -12,10 +12,8 @@ from jaxtyping import Array, Float
 from natmix.array_types import PRNGKey, Scalar
 from natmix.models import stan_backends
 from natmix.models.base import AbstractModel, Points, PriorRegion
-from natmix.models.stan_backends import is_program as is_stan_program
+from natmix.models.given import Given
 from natmix.targets import HostTarget
-
-__all__ = ["StanModel", "is_stan_program"]
 
 _TRIES = 100
 _RADIUS = 2.0
@@ -38,6 +36,20 @@ class StanModel(AbstractModel):
         seed: for random numbers of the block ``transformed data``.
         backend: ``"bridgestan"`` or ``"httpstan"``; the best one installed if left out.
     """
+
+    @classmethod
+    def recognises(cls, given: Given) -> bool:
+        """The code of a Stan program, or the path of one."""
+        return stan_backends.is_program(given.target)
+
+    @classmethod
+    def from_given(cls, given: Given) -> Self:
+        """With its data as ``model_kwargs``."""
+        if given.names("model_args", "position", "bounds"):
+            raise ValueError(
+                "A Stan program takes its data as model_kwargs; leave model_args, position and bounds out."
+            )
+        return cls(given.target, given.model_kwargs)
 
     def __init__(
         self,
@@ -94,7 +106,8 @@ class StanModel(AbstractModel):
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         """Of a concrete point: JAX cannot trace Stan."""
-        return self._backend.values(np.asarray(x, float)[None])[0]
+        value: Any = self._backend.values(np.asarray(x, float)[None]).reshape(())
+        return value
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Parameters, transformed parameters and generated quantities under Stan's names.

@@ -1,8 +1,14 @@
-"""The structure of a pytree as plain data, for files."""
+"""The structure of a pytree: names of its leaves, and plain data for files."""
 
 from typing import Any
 
 import jax
+
+
+def leaf_name(path: tuple[Any, ...]) -> str:
+    """The path to a leaf, ``a/b``; empty for a leaf alone."""
+    keys = (getattr(p, "key", getattr(p, "name", getattr(p, "idx", None))) for p in path)
+    return "/".join(str(k) for k in keys)
 
 
 def encoded(tree: Any) -> Any:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from natmix.models.base import coordinate_names
-from natmix.models.pytree import leaf_name
+from natmix.models.structure import leaf_name
 
 if TYPE_CHECKING:
     from natmix.result.result import Result

@@ -8,7 +8,6 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Float
 
-from natmix.gaussians.algebra import component_std
 from natmix.mixture import Mixture
 from natmix.plot.style import DENSITY, DPI, FRAME, INK, KNOWN, figure_of, pyplot, tidy
 
@@ -92,8 +91,7 @@ def marginals(
 ) -> list[Marginal]:
     """Fit and target in each of these dimensions, on bins that hold nearly all of both."""
     mean, std, weights = (
-        np.asarray(a, dtype=float)
-        for a in (mixture.means, component_std(mixture.components), mixture.weights)
+        np.asarray(a, dtype=float) for a in (mixture.means, mixture.components.std(), mixture.weights)
     )
     ends = np.asarray(mixture.quantile([_TAIL, 1 - _TAIL]), dtype=float)
 

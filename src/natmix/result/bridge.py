@@ -11,7 +11,7 @@ from jaxtyping import Float
 from natmix.diagnostics.bridge_sampling import MIN_DRAWS, bridge_estimate
 from natmix.diagnostics.elbo import evaluated_draws, target_log_density
 from natmix.estimate import Estimate
-from natmix.models import AbstractModel, PytreeModel
+from natmix.models import AbstractModel
 from natmix.random_keys import run_key
 
 if TYPE_CHECKING:
@@ -65,22 +65,11 @@ def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarr
         )
     if x.shape[0] * x.shape[1] < MIN_DRAWS:
         raise ValueError(f"At least {MIN_DRAWS} draws are needed, got {x.shape[0] * x.shape[1]}.")
-    if not named and isinstance(model, PytreeModel) and model.is_vector:
-        x = _inside(model, x)
+    if not named and model is not None:
+        x = model.unconstrain_vectors(x)
     if not np.isfinite(x).all():
         raise ValueError("Some draws are not finite.")
     return x
-
-
-def _inside(model: PytreeModel, x: Float[np.ndarray, "C N D"]) -> Float[np.ndarray, "C N D"]:
-    """Vectors in the user's coordinates, as `Result.sample` returns them, unconstrained."""
-    outside = ~model.inside(x)
-    if outside.any():
-        raise ValueError(
-            f"{np.mean(outside):.1%} of the draws are not within the bounds: give vectors as result.sample "
-            "returns them, not unconstrained ones."
-        )
-    return np.asarray(model.unconstrain(x.reshape(-1, x.shape[-1]))).reshape(x.shape)
 
 
 def _vectors(model: AbstractModel, draws: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from natmix.checks import as_int
 from natmix.models.base import coordinate_names
-from natmix.models.pytree import leaf_name
+from natmix.models.structure import leaf_name
 
 if TYPE_CHECKING:
     import pandas

@@ -16,7 +16,6 @@ from natmix._version import __version__
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import Elbo
 from natmix.gmmvi import GMMVI
-from natmix.mixture import Mixture
 from natmix.mixture.files import (
     RESULT_FORMAT,
     VERSION,
@@ -28,13 +27,14 @@ from natmix.mixture.files import (
 from natmix.modules.codenames import MODULES
 from natmix.result.result import Counts, Result, Timings
 from natmix.result.saved_exploration import keep_exploration, saved_exploration
-from natmix.result.saved_model import GivenModel, model_header, model_tensors, saved_model
+from natmix.result.saved_model import GivenModel, model_file, model_tensors, saved_model
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 
 
 def save_result(result: Result, path: str | Path) -> None:
     """`Result.save`."""
+    model = model_file(result)
     header = {
         "elbo": dataclasses.asdict(result.elbo),
         "counts": dataclasses.asdict(result.counts),
@@ -43,8 +43,8 @@ def save_result(result: Result, path: str | Path) -> None:
         "settings": result.settings,
         "notes": list(result.notes),
         "algorithm": result.algorithm.settings(),
-        "start": None if result.start is None else _kind(result.start),
-        "model": None if result.model is None else model_header(result),
+        "start": None if result.start is None else result.start.covariance_family,
+        "model": None if model is None else model.header,
         "versions": _versions(),
         **saved_exploration(result),
     }
@@ -54,14 +54,14 @@ def save_result(result: Result, path: str | Path) -> None:
     tensors |= _under("trajectory", result.trajectory)
     if result.draws is not None:
         tensors |= _under("draws", _draws_tensors(result.draws))
-    tensors |= model_tensors(result)
+    tensors |= model_tensors(model)
     write_tensors(
         Path(path),
         {name: np.asarray(value, order="C") for name, value in tensors.items()},
         {
             "format": RESULT_FORMAT,
             "version": VERSION,
-            "representation": _kind(result.mixture),
+            "representation": result.mixture.covariance_family,
             "result": json.dumps(_finite(header), allow_nan=False),
         },
     )
@@ -93,10 +93,6 @@ def load_result(path: str | Path, given: GivenModel, dtype: Any = None) -> Resul
     loaded = given.joined(dataclasses.replace(result, model=known))
     keep_exploration(loaded, header)
     return loaded
-
-
-def _kind(mixture: Mixture) -> str:
-    return "diagonal" if mixture.is_diagonal else "full"
 
 
 def _draws_tensors(draws: EvaluatedDraws) -> dict[str, np.ndarray]:

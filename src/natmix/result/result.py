@@ -101,7 +101,7 @@ class Result:
         counts: iterations and exact numbers of evaluations.
         timings: in seconds, compilation separately.
         stopped: why the fit ended: "converged", "max_iterations", "max_evaluations", "max_seconds",
-            "interrupted", or "failed" in the result that a `TargetError` carries.
+            "callback", "interrupted", or "failed" in the result that a `TargetError` carries.
         algorithm: the algorithm that ran.
         settings: everything needed to repeat the fit, as plain Python (of an ``init_mixture`` only that there
             was one).
@@ -353,13 +353,8 @@ class Result:
 
     def to_numpyro_guide(self) -> Callable[..., Any]:
         """A guide for the NumPyro model that was fitted, as `numpyro.infer` takes it."""
-        from natmix.models import NumpyroModel
-
-        if not isinstance(self.model, NumpyroModel):
-            raise ValueError(
-                "to_numpyro_guide() needs the NumPyro model that was fitted; a result from a file gets it by "
-                "natmix.Result.load(path, model=model)."
-            )
+        if self.model is None:
+            raise ValueError("to_numpyro_guide() needs a NumPyro model, and this is the fit of a function.")
         return self.model.guide(self.mixture)
 
     def sampler_start(self, chains: int = 4, *, seed: int = 0) -> "SamplerStart":

@@ -2,18 +2,19 @@
 
 import dataclasses
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import numpy as np
 
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import target_log_density
-from natmix.models import AbstractModel, PytreeModel, as_model
-from natmix.models.pytree import leaf_name
+from natmix.models import AbstractModel, as_model
+from natmix.models.base import ModelFile
+from natmix.models.front_ends import front_end_named
 from natmix.models.saved import SavedModel
-from natmix.models.structure import decoded, encoded
 from natmix.result.result import Result
 from natmix.targets import AbstractTarget, JaxTarget, as_target
 
@@ -21,89 +22,35 @@ _COMPARED = 16
 """The number of saved samples at which the model given on loading is compared."""
 
 
-def model_header(result: Result) -> dict[str, Any]:
-    """The part of a model that the JSON header holds."""
-    model = result.model
-    if isinstance(model, PytreeModel):
-        return {
-            "kind": "PytreeModel",
-            "coordinates": list(model.coordinates),
-            "names": model.names,
-            "structure": encoded(model.first),
-        }
-    assert model is not None
-    tree = None if result.draws is None else model.constrain(result.draws.x)
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {
-        "kind": model.kind if isinstance(model, SavedModel) else type(model).__name__,
-        "coordinates": list(model.coordinates),
-        "names": [leaf_name(path) for path, _ in leaves],
-        "structure": encoded(tree),
-        "latent": list(model.latent),
-        "observed": list(model.observed),
-        "dims": {name: list(axes) for name, axes in model.dims.items()},
-        "coords": {name: _labels(values) for name, values in model.coords.items()},
-    }
+def model_file(result: Result) -> ModelFile | None:
+    """What a file keeps of the model, if there is one."""
+    if result.model is None:
+        return None
+    return result.model.to_file(None if result.draws is None else result.draws.x)
 
 
-def model_tensors(result: Result) -> dict[str, np.ndarray]:
-    """The arrays of a model in a file."""
-    model = result.model
-    if model is None:
-        return {}
-    if isinstance(model, PytreeModel):
-        leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(model.first)]
-        low, high = zip(*model.bounds.values(), strict=True)
-        groups: dict[str, list[np.ndarray]] = {"position": leaves, "low": list(low), "high": list(high)}
-    else:
-        tree = None if result.draws is None else model.constrain(result.draws.x)
-        groups = {
-            "variables": [np.asarray(leaf) for leaf in jax.tree.leaves(tree)],
-            "observed": [np.asarray(value) for value in model.observed.values()],
-        }
-    for name, value in zip(model.observed, groups.get("observed", []), strict=False):
-        if value.dtype.kind not in "fiub":
-            raise ValueError(f"The data {name!r} are not numbers ({value.dtype}), and cannot be saved.")
+def model_tensors(file: ModelFile | None) -> dict[str, np.ndarray]:
+    """Its arrays by name."""
+    groups = {} if file is None else file.arrays
     return {f"{group}.{i}": value for group, values in groups.items() for i, value in enumerate(values)}
 
 
 def saved_model(
     header: dict[str, Any], stored: Mapping[str, np.ndarray], draws: EvaluatedDraws | None
 ) -> AbstractModel:
-    """The model as far as the file describes it."""
-
-    def arrays(group: str, number: int) -> list[np.ndarray]:
-        return [stored[f"{group}.{i}"] for i in range(number)]
-
-    names = header["names"]
-    if header["kind"] == "PytreeModel":
-        leaves, low, high = (arrays(group, len(names)) for group in ("position", "low", "high"))
-        structure, bounds = header["structure"], list(zip(low, high, strict=True))
-        if structure is None:  # of the user's own classes, which only code can rebuild
-            return PytreeModel(
-                no_density, dict(zip(names, leaves, strict=True)), dict(zip(names, bounds, strict=True))
-            )
-        return PytreeModel(no_density, decoded(structure, leaves), dict(zip(names, bounds, strict=True)))
-    leaves = arrays("variables", len(names))
-    by_name = dict(zip(names, leaves, strict=True))
-    variables = by_name if header["structure"] is None else decoded(header["structure"], leaves)
-    return SavedModel(
-        header["kind"],
-        header["coordinates"],
-        np.zeros((0, len(header["coordinates"]))) if draws is None else draws.x,
-        variables,
-        dict(zip(header["observed"], arrays("observed", len(header["observed"])), strict=True)),
-        header["dims"],
-        header["coords"],
-        header.get("latent", ()),
-    )
+    """The model as far as a file has it; one whose front end is not there is known by its samples."""
+    x = np.zeros((0, len(header["coordinates"]))) if draws is None else draws.x
+    front_end = front_end_named(header["kind"]) or SavedModel
+    return front_end.from_file(ModelFile(header, _grouped(stored)), x)
 
 
-def no_density(position: Any) -> NoReturn:
-    """Stands for the log density, which is not in the file."""
-    raise ValueError(
-        "The log density is not part of a file: give it when loading, natmix.Result.load(path, model=fn)."
-    )
+def _grouped(stored: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
+    """The arrays ``group.0``, ``group.1`` and so on of every group; those of a group without any are none."""
+    found: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    parts = (name.rpartition(".") for name in stored)
+    for group, number in sorted((group, int(last)) for group, _, last in parts if last.isdigit()):
+        found[group].append(stored[f"{group}.{number}"])
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,10 +83,11 @@ class GivenModel:
     def _model(self, result: Result) -> AbstractModel | None:
         saved = result.model
         plain = callable(self.model) and not isinstance(self.model, (AbstractModel, AbstractTarget))
-        if isinstance(saved, PytreeModel) and plain and self.position is None and self.bounds is None:
-            model: AbstractModel | None = PytreeModel(self.model, saved.first, saved.bounds)
-        else:
-            dim = result.mixture.dim if saved is None or isinstance(saved, PytreeModel) else None
+        model: AbstractModel | None = None
+        if saved is not None and plain and self.position is None and self.bounds is None:
+            model = saved.with_function(self.model)
+        if model is None:
+            dim = result.mixture.dim if saved is None or saved.takes_dim else None
             given = (self.model_args, self.model_kwargs, self.position, self.bounds)
             model = as_model(self.model, dim, *given)
         of_file = None if saved is None else saved.coordinates
@@ -171,9 +119,3 @@ def _some(names: tuple[str, ...] | None) -> str:
     if names is None:
         return "of a plain vector"
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-
-
-def _labels(values: Any) -> list[Any]:
-    """Numbers and text as they are, dates and others as text."""
-    array = np.asarray(values)
-    return array.tolist() if array.dtype.kind in "iufbU" else [str(v) for v in array]

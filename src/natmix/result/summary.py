@@ -18,6 +18,7 @@ _ENDINGS = {
     "max_iterations": "stopped at the limit of iterations; the ELBO may still rise",
     "max_evaluations": "stopped at the limit of evaluations; the ELBO may still rise",
     "max_seconds": "stopped at the time limit; the ELBO may still rise",
+    "callback": "stopped by the callback; the ELBO may still rise",
     "interrupted": "INTERRUPTED: this is the best mixture up to then",
     "failed": "FAILED: the target raised an error; this is the best mixture up to then",
 }
@@ -29,12 +30,12 @@ def summary(result: "Result") -> str:
     counts, times = result.counts, result.timings
     rate = counts.iterations / times.iterations if times.iterations > 0 else float("nan")
     mixture = result.mixture
-    kind = "diagonal" if mixture.is_diagonal else "full"
     lines = [
         f"{result.algorithm.codename} on {counted(mixture.dim, 'dimension')}: {_ENDINGS[result.stopped]}.",
         f"  ELBO         {result.elbo}",
         f"  mixture      {counted(mixture.num_components, 'component')}, effectively "
-        f"{_effective(np.asarray(mixture.weights)):.1f} ({kind} covariances, {mixture.dtype})",
+        f"{_effective(np.asarray(mixture.weights)):.1f} "
+        f"({mixture.covariance_family} covariances, {mixture.dtype})",
         f"  evaluations  {counts.evaluations:,} of the target ({counts.first_evaluations:,} to initialise, "
         f"{counts.training_evaluations:,} in training, {counts.elbo_evaluations:,} for the ELBO)",
         f"  time         {times.total:.1f} s, of which {times.start:.1f} s to initialise and "

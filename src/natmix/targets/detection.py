@@ -81,11 +81,11 @@ def without_gradient(target: AbstractTarget, dtype: Any) -> DetectedTarget | Non
 
 
 def _takes_key(fn: Callable[..., Any]) -> bool:
-    required = _required(fn)
+    required = required_arguments(fn)
     return required is not None and len(required) == 2 and required[0] in _KEY_NAMES
 
 
-def _required(fn: Callable[..., Any]) -> list[str] | None:
+def required_arguments(fn: Callable[..., Any]) -> list[str] | None:
     """Names of the required positional arguments; None if the signature is not known."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -209,7 +209,7 @@ class _Constant:
 
 
 def _arguments(fn: Callable[..., Any]) -> str:
-    required = _required(fn)
+    required = required_arguments(fn)
     if required is None or len(required) < 2:
         return ""
     return (

@@ -22,9 +22,9 @@ from natmix.cli import app
 from natmix.experiments import problems
 from natmix.experiments.figures import plot_planar_robot, plot_talos
 from natmix.experiments.figures.planar_robot import families
-from natmix.experiments.figures.run_figures import figures_of
+from natmix.experiments.figures.run_figures import FIGURES, Drawing, RunFigure, figures_of
 from natmix.experiments.problems.planar_robot import GOALS, end_position
-from natmix.experiments.runs.loading import LOOK_NUMBERS
+from natmix.experiments.runs.loading import EVALUATION_NUMBERS
 from natmix.plot.style import KNOWN
 
 # Planar robot -----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
         np.savez(folder / "weights.npz", **history(20).arrays())
         if finished:
             mixture.save(folder / "mixture.safetensors")
-            final = dict.fromkeys((*LOOK_NUMBERS, "stopped", "limits", "device"), 1) | {
+            final = dict.fromkeys((*EVALUATION_NUMBERS, "stopped", "limits", "device"), 1) | {
                 "neg_elbo": 5.0 / 8 + seed
             }
             (folder / "final.json").write_text(json.dumps(final))
@@ -247,3 +247,21 @@ def test_every_problem_knows_its_figures():
         "planar_robot_4": {"configurations"},
         "talos": {"poses"},
     }
+
+
+def test_a_registered_figure_is_drawn_with_the_others(tmp_path):
+    def draw(subject):
+        figure, ax = plt.subplots()
+        ax.bar(range(subject.seed.mixture.num_components), subject.seed.mixture.weights)
+        return Drawing(figure, note=f"of {subject.problem.name}")
+
+    weights = RunFigure("final_weights", draw, problems=("stm3",))
+    FIGURES.append(weights)
+    try:
+        result = invoke(write_run(tmp_path / "run", "stm3", random_mixture(0, 3, 3)))
+        assert "final_weights" not in figures_of("wine")
+    finally:
+        FIGURES.remove(weights)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "run" / "figures" / "final_weights.png").read_bytes().startswith(b"\x89PNG")
+    assert "final_weights.png: of stm3" in result.output

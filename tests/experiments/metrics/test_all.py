@@ -7,7 +7,7 @@ import pytest
 from helpers import random_mixture
 
 from natmix import JaxTarget
-from natmix.experiments.metrics import all_metrics, log_evidence, mmd_to_reference, neg_elbo
+from natmix.experiments.metrics import METRICS, Metric, all_metrics, log_evidence, mmd_to_reference, neg_elbo
 from natmix.experiments.metrics.all import _padded
 from natmix.experiments.problems import load
 from natmix.experiments.problems.base import InitialRegion, Problem
@@ -135,3 +135,41 @@ def test_what_would_be_infinite_is_left_out_with_the_reason():
         assert "variance" in values.missing[name]
     assert "eubo_se" not in values
     assert "log_evidence" in values
+
+
+@pytest.fixture
+def mean_norm():
+    """A metric in one object, and one that needs samples of the target."""
+    norm = Metric(("mean_norm",), lambda at: {"mean_norm": float(jnp.linalg.norm(at.mixture.mean()))})
+    shift = Metric(
+        ("mean_shift",),
+        lambda at: {"mean_shift": float(np.abs(at.mixture.mean() - at.target_samples.mean(axis=0)).max())},
+        needs_target_samples=True,
+    )
+    METRICS.extend([norm, shift])
+    yield
+    METRICS.remove(norm)
+    METRICS.remove(shift)
+
+
+def test_a_registered_metric_is_measured(mean_norm):
+    before = set(all_metrics(problem(), Q, 0)) - {"mean_norm", "mean_shift"}
+    values = all_metrics(problem(), P, 0)
+    assert set(values) == before | {"mean_norm", "mean_shift"}
+    assert values["mean_norm"] == pytest.approx(float(jnp.linalg.norm(P.mean())))
+    assert values["mean_shift"] < 0.5
+    assert "mean_shift" not in all_metrics(problem(sample=None), P, 0)
+
+
+def test_a_registered_metric_without_reference_samples_is_missing(mean_norm, cache):
+    target = load("planar_robot_4")
+    q, _ = target.start.mixture(jax.random.key(0), 3, jnp.result_type(float))
+    values = all_metrics(target, q, 0)
+    assert "natmix references planar_robot_4" in values.missing["mean_shift"]
+    assert "mean_norm" in values
+
+
+def test_every_metric_gives_the_numbers_it_names():
+    values = set(all_metrics(problem(), Q, 0))
+    named = {name for metric in METRICS for name in metric.names}
+    assert named <= values <= named | {f"{name}_se" for name in named}

@@ -1,4 +1,4 @@
-"""The loops of the logistic regressions and of the wine network, for every set of vector instructions."""
+"""The native kernels of logistic regressions and of the wine network, for every set of instructions."""
 
 import os
 import subprocess
@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from natmix.experiments import problems
+from natmix.experiments import native, problems
 from natmix.experiments.problems.logistic_regression import LogisticMinibatch, LogisticPosterior
 from natmix.experiments.problems.minibatch import minibatch_rows, start_and_stride
 from natmix.experiments.problems.wine import DIM, FEATURES, HIDDEN, WineMinibatch
-from natmix.kernels import native
+from natmix.kernels import native as core
 
-pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
+pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
 TYPES = [np.float32, np.float64]
 LOGISTIC = [(1, 1, 1), (5, 3, 65), (67, 31, 130), (131, 16, 70)]
@@ -71,7 +71,7 @@ def check_logistic(
 def test_logistic_regression(sizes: tuple[int, int, int], dtype: type, far: float) -> None:
     x, rows = logistic_data(*sizes, dtype, far)
     arrays = jnp.asarray(x, dtype), jnp.asarray(rows, dtype), PRECISION, None
-    got, values = (native.logistic(*arrays, gradient=g) for g in (True, False))
+    got, values = (native.logistic_regression(*arrays, gradient=g) for g in (True, False))
     check_logistic(x, rows, 1.0, got, values, dtype)
 
 
@@ -84,7 +84,7 @@ def test_logistic_regression_on_minibatches(sizes: tuple[int, int, int], dtype: 
     start, stride = start_and_stride(jax.random.key(R), 11, R)
     chosen = np.asarray(minibatch_rows(start, stride, R, size))
     arrays = jnp.asarray(x, dtype), jnp.asarray(rows, dtype), PRECISION, start, stride, size, None
-    got, values = (native.logistic_minibatch(*arrays, gradient=g) for g in (True, False))
+    got, values = (native.logistic_regression_minibatch(*arrays, gradient=g) for g in (True, False))
     check_logistic(x, rows[chosen], R / size, got, values, dtype)
 
 
@@ -118,7 +118,7 @@ def test_network(sizes: tuple[int, int], dtype: type, spread: float) -> None:
     start, stride = start_and_stride(jax.random.key(R), N, R)
     chosen = np.asarray(minibatch_rows(start, stride, R, size))
     arrays = [jnp.asarray(a, dtype) for a in (x, f, q)]
-    got, values = (native.network(*arrays, start, stride, size, None, gradient=g) for g in (True, False))  # type: ignore[call-arg]
+    got, values = (native.wine_network(*arrays, start, stride, size, None, gradient=g) for g in (True, False))  # type: ignore[call-arg]
     expected = [network(x[n], f[chosen[n]], q[chosen[n]], R) for n in range(N)]
     value, gradient = (np.stack(part) for part in zip(*expected, strict=True))
     close(got[0], value, spread * np.abs(value), dtype)
@@ -127,7 +127,7 @@ def test_network(sizes: tuple[int, int], dtype: type, spread: float) -> None:
 
 
 def calls(dtype: type, x: np.ndarray, count: int | None = None) -> dict[str, tuple]:
-    """All three loops at points, of which the network's have more coordinates."""
+    """All three kernels at points, of which the network's have more coordinates."""
     _, rows = logistic_data(70, 5, 1, dtype, 1.0)
     weights, f, q = network_data(70, len(x), dtype)
     weights[:, :5] = x
@@ -135,9 +135,9 @@ def calls(dtype: type, x: np.ndarray, count: int | None = None) -> dict[str, tup
     x, weights, rows, f, q = (jnp.asarray(a, dtype) for a in (x, weights, rows, f, q))
     batch = start, stride, 20, None if count is None else jnp.asarray(count)
     return {
-        "logistic": native.logistic(x, rows, PRECISION, batch[-1], gradient=True),
-        "minibatch": native.logistic_minibatch(x, rows, PRECISION, *batch, gradient=True),
-        "network": native.network(weights, f, q, *batch, gradient=True),
+        "logistic": native.logistic_regression(x, rows, PRECISION, batch[-1], gradient=True),
+        "minibatch": native.logistic_regression_minibatch(x, rows, PRECISION, *batch, gradient=True),
+        "network": native.wine_network(weights, f, q, *batch, gradient=True),
     }
 
 
@@ -167,7 +167,7 @@ def test_infinite_points_have_no_density(dtype: type) -> None:
         np.testing.assert_array_equal(np.isfinite(gradient).all(axis=1), finite)
 
 
-def test_points_beyond_the_count_are_zero_and_never_looked_at() -> None:
+def test_points_beyond_the_count_are_zero_and_never_read() -> None:
     x = np.random.default_rng(0).normal(size=(150, 5))
     every = calls(np.float64, x)
     x[66:] = np.nan
@@ -178,8 +178,8 @@ def test_points_beyond_the_count_are_zero_and_never_looked_at() -> None:
 
 
 @eqx.filter_jit
-def evaluate(target: Any, x: jax.Array, count: jax.Array, gradient: bool, loops: bool) -> Any:
-    assert native.used() == loops
+def evaluate(target: Any, x: jax.Array, count: jax.Array, gradient: bool, kernels: bool) -> Any:
+    assert native.used() == kernels
     return target.evaluate(jax.random.key(5), x, count, gradient)
 
 
@@ -192,11 +192,11 @@ def test_a_problem_is_the_same_without_them(name: str, monkeypatch: pytest.Monke
     target = problems.load(name, dtype=np.float64).target
     x = jnp.asarray(np.random.default_rng(0).normal(0, NAMES[name], (600, target.dim)))
     count = jnp.asarray(300)
-    with_loops, values = (evaluate(target, x, count, gradient, True) for gradient in (True, False))
-    monkeypatch.setattr(native, "used", lambda: False)
+    with_kernels, values = (evaluate(target, x, count, gradient, True) for gradient in (True, False))
+    monkeypatch.setattr(core, "used", lambda: False)
     without = evaluate(target, x, count, True, False)
-    np.testing.assert_allclose(with_loops.log_density[:300], without.log_density[:300], rtol=1e-12)
-    np.testing.assert_allclose(with_loops.gradient[:300], without.gradient[:300], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(with_kernels.log_density[:300], without.log_density[:300], rtol=1e-12)
+    np.testing.assert_allclose(with_kernels.gradient[:300], without.gradient[:300], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(values.log_density[:300], without.log_density[:300], rtol=1e-12)
     assert values.gradient is None
 
@@ -204,8 +204,8 @@ def test_a_problem_is_the_same_without_them(name: str, monkeypatch: pytest.Monke
 def test_few_points_are_done_by_xla() -> None:
     target = problems.load("breast_cancer", dtype=np.float64).target
     few, many = (jax.make_jaxpr(target.fn)(jnp.zeros((n, target.dim))) for n in (63, 64))
-    assert "natmix_logistic" not in str(few)
-    assert "natmix_logistic" in str(many)
+    assert "natmix_experiments_logistic_regression" not in str(few)
+    assert "natmix_experiments_logistic_regression" in str(many)
 
 
 def functions() -> dict[str, tuple]:
@@ -236,9 +236,9 @@ def test_derivatives_of_every_kind(name: str, monkeypatch: pytest.MonkeyPatch) -
         stacked = jax.vmap(jax.value_and_grad(total, argnums=1), in_axes=(None, 0))(data, jnp.stack([x, v]))
         return jax.tree.leaves((forward, second, both, stacked))
 
-    with_loops = jax.jit(lambda: derivatives())()
-    monkeypatch.setattr(native, "used", lambda: False)
-    for a, b in zip(with_loops, jax.jit(lambda: derivatives())(), strict=True):
+    with_kernels = jax.jit(lambda: derivatives())()
+    monkeypatch.setattr(core, "used", lambda: False)
+    for a, b in zip(with_kernels, jax.jit(lambda: derivatives())(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.max(np.abs(b)))
 
 
@@ -265,7 +265,7 @@ def test_every_set_of_instructions(instructions: str) -> None:
 
 
 def check() -> None:
-    """All loops with the instructions of this process."""
+    """All kernels with the instructions of this process."""
     for dtype in TYPES:
         test_logistic_regression(LOGISTIC[2], dtype, 0.3)
         test_logistic_regression_on_minibatches(MINIBATCHES[0], dtype, 300.0)

@@ -8,7 +8,7 @@ from safetensors import safe_open
 from tiny_problem import tiny
 
 from natmix import GMMVI
-from natmix.engine.chunk_runner import Runner
+from natmix.engine.chunk_runner import ChunkRunner
 from natmix.experiments.runs.checkpoint import load_state, save_state
 from natmix.experiments.runs.loading import read_arrays
 from natmix.files import write_arrays
@@ -27,7 +27,7 @@ def advanced():
     """After some iterations that use all kinds of memory; components come and go in test_runs_execute.py."""
     algorithm = GMMVI.from_codename("zemtron", **REUSE)
     mixture, prior = start("float64", diagonal=True)
-    runner = Runner(algorithm, tiny(0).target, 2)
+    runner = ChunkRunner(algorithm, tiny(0).target, 2)
     return runner, runner.advance(algorithm.init(3, mixture, prior), 7, None).state, (mixture, prior)
 
 

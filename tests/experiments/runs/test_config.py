@@ -103,7 +103,7 @@ def test_bad_choices(arguments, words):
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"max_seconds": 0.0}, "must be positive"),
+        ({"max_seconds": 0.0}, "max_seconds must be a positive number"),
         ({"max_evaluations": 0}, "max_evaluations must be a whole number of at least 1"),
         ({"max_iterations": -3}, "max_iterations must be"),
         ({"until": float("nan")}, "until must be a number"),

@@ -8,21 +8,19 @@ import signal
 import types
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from tiny_problem import SMALL, TRACES, tiny
 
 from natmix import Mixture
-from natmix.engine.chunk_runner import CHUNK
 from natmix.experiments import runs
 from natmix.experiments.runs import Limits, load_run
-from natmix.experiments.runs.directory import _mismatch
-from natmix.experiments.runs.execution import LOCKS, Silence
-from natmix.experiments.runs.history import MOST_ROWS, WeightRecorder
+from natmix.experiments.runs.directory import mismatch
+from natmix.experiments.runs.execution import LOCKS
+from natmix.experiments.runs.history import MOST_RECORDS, WeightRecorder
 from natmix.experiments.runs.lock import lock
-from natmix.experiments.runs.stepper import Alone
+from natmix.experiments.runs.watcher import Silence
 from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -59,10 +57,10 @@ def whole(tmp_path_factory):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """So that there are many moments to stop at."""
-    monkeypatch.setattr("natmix.experiments.runs.seed.CHUNK", 8)
+    monkeypatch.setattr("natmix.engine.single_run.CHUNK_SECONDS", 0.0)
 
 
-class Recorder(Silence):
+class EventWatcher(Silence):
     def __init__(self, on_update=lambda snapshot: None):
         self.events = []
         self.on_update = on_update
@@ -70,7 +68,7 @@ class Recorder(Silence):
     def skipped(self, seed):
         self.events.append(("skipped", seed))
 
-    def began(self, seed, resumed_at, anew):
+    def started(self, seed, resumed_at, anew):
         self.events.append(("began anew" if anew else "began", seed, resumed_at))
 
     def update(self, snapshot):
@@ -146,7 +144,7 @@ def test_what_the_files_hold(whole):
     assert seed.failure is None
 
 
-def test_the_looks_are_minus_elbos(whole):
+def test_the_metrics_are_minus_elbos(whole):
     seed = load_run(whole.out).seeds[0]
     problem = tiny(0)
     x = np.asarray(seed.mixture.sample(5000, key=5))
@@ -196,7 +194,7 @@ def test_raised_limits_go_on_as_if_never_stopped(whole, tmp_path):
     out = tmp_path / "run"
     first = execute(out, limits=Limits(max_iterations=23), keep_checkpoints=True)
     assert first.run.seeds[0].final["iterations"] == 23
-    watcher = Recorder()
+    watcher = EventWatcher()
     execute(out, keep_checkpoints=True, watcher=watcher)
     assert watcher.events == [("began", 0, 23), ("finished", 0, "max_iterations")]
     assert_same_as_whole(out, whole)
@@ -211,14 +209,14 @@ def test_ctrl_c_leaves_a_run_that_goes_on_as_if_never_stopped(kind, whole, tmp_p
         if snapshot.iterations > 20:
             os.kill(os.getpid(), kind)
 
-    outcome = execute(out, (0, 1), watcher=Recorder(press), keep_checkpoints=True)
+    outcome = execute(out, (0, 1), watcher=EventWatcher(press), keep_checkpoints=True)
     assert outcome.interrupted
     assert signal.getsignal(kind) in (signal.SIG_DFL, signal.default_int_handler)
     assert list(outcome.run.seeds) == [0]
     assert outcome.run.finished == {}
     stopped_at = len(outcome.run.seeds[0].trace["elbo"])
     assert 20 < stopped_at < 60
-    watcher = Recorder()
+    watcher = EventWatcher()
     execute(out, (0, 1), watcher=watcher, keep_checkpoints=True)
     assert watcher.events[0] == ("began", 0, stopped_at)
     assert_same_as_whole(out, whole, 0)
@@ -230,7 +228,7 @@ class Killed(BaseException):
 
 
 def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_path, small_chunks, monkeypatch):
-    monkeypatch.setattr("natmix.experiments.runs.seed._CHECKPOINT_SHARE", 0)
+    monkeypatch.setattr("natmix.experiments.runs.checkpointing._CHECKPOINT_SHARE", 0)
     out = tmp_path / "run"
     seen = []
 
@@ -240,8 +238,8 @@ def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_pat
             raise Killed
 
     with pytest.raises(Killed):
-        execute(out, watcher=Recorder(kill), checkpoint_seconds=0.0)
-    # Looks and traces may have been written after the checkpoint; they are not counted twice.
+        execute(out, watcher=EventWatcher(kill), checkpoint_seconds=0.0)
+    # Metrics and traces may have been written after the checkpoint; they are not counted twice.
     later = out / "seed-0" / "metrics.jsonl"
     rows = [json.loads(line) for line in later.read_text().splitlines()]
     later.write_text("".join(json.dumps(r) + "\n" for r in [*rows, {**rows[-1], "iterations": 59}]))
@@ -250,7 +248,7 @@ def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_pat
     assert len(run.seeds[0].trace["elbo"]) == seen[-1]
     with pytest.raises(FileNotFoundError, match="has not finished"):
         _ = run.seeds[0].mixture
-    watcher = Recorder()
+    watcher = EventWatcher()
     execute(out, watcher=watcher, keep_checkpoints=True)
     assert watcher.events[0] == ("began", 0, seen[-1])
     assert_same_as_whole(out, whole)
@@ -263,16 +261,16 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(whole, tmp_path):
         raise Killed
 
     with pytest.raises(Killed):
-        execute(out, watcher=Recorder(kill))
+        execute(out, watcher=EventWatcher(kill))
     assert load_run(out).seeds[0].trace == {}
-    watcher = Recorder()
+    watcher = EventWatcher()
     execute(out, watcher=watcher, keep_checkpoints=True)
     assert watcher.events[0] == ("began anew", 0, 0)
     assert_same_as_whole(out, whole)
 
 
 def test_the_first_checkpoint_comes_early(tmp_path, small_chunks, monkeypatch):
-    monkeypatch.setattr("natmix.experiments.runs.seed.FIRST_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("natmix.experiments.runs.checkpointing.FIRST_CHECKPOINT_SECONDS", 0.0)
     out, seen = tmp_path / "run", []
 
     def kill(snapshot):
@@ -281,8 +279,8 @@ def test_the_first_checkpoint_comes_early(tmp_path, small_chunks, monkeypatch):
             raise Killed
 
     with pytest.raises(Killed):
-        execute(out, watcher=Recorder(kill), checkpoint_seconds=1e9)
-    watcher = Recorder()
+        execute(out, watcher=EventWatcher(kill), checkpoint_seconds=1e9)
+    watcher = EventWatcher()
     execute(out, watcher=watcher)
     assert watcher.events[0] == ("began", 0, seen[0])  # and no second one followed it
 
@@ -291,7 +289,7 @@ def test_finished_seeds_are_skipped_and_new_ones_added(whole, tmp_path):
     out = tmp_path / "copy"
     shutil.copytree(whole.out, out)
     before = (out / "seed-0" / "final.json").read_bytes()
-    watcher = Recorder()
+    watcher = EventWatcher()
     outcome = execute(out, (0, 5), watcher=watcher)
     assert watcher.events == [("skipped", 0), ("began", 5, 0), ("finished", 5, "max_iterations")]
     assert (out / "seed-0" / "final.json").read_bytes() == before
@@ -302,7 +300,7 @@ def test_finished_seeds_are_skipped_and_new_ones_added(whole, tmp_path):
 def test_lower_limits_change_nothing(whole, tmp_path):
     out = tmp_path / "copy"
     shutil.copytree(whole.out, out)
-    watcher = Recorder()
+    watcher = EventWatcher()
     execute(out, (0,), limits=Limits(max_iterations=30), watcher=watcher)
     assert watcher.events == [("skipped", 0)]
 
@@ -322,10 +320,10 @@ def test_another_configuration_is_refused_by_name(whole):
     with pytest.raises(ValueError, match=r"holds another run: start.components is 1 there and 2 here"):
         execute(whole.out, components=2)
     names = [(f"algorithm.settings.m.{k}", 1, 2) for k in "abcdefg"]
-    assert "(and 6 more, among them algorithm.m.b, algorithm.m.c, algorithm.m.d); " in _mismatch(
+    assert "(and 6 more, among them algorithm.m.b, algorithm.m.c, algorithm.m.d); " in mismatch(
         whole.out, names
     )
-    assert "(and 2 more: algorithm.m.b, algorithm.m.c); " in _mismatch(whole.out, names[:3])
+    assert "(and 2 more: algorithm.m.b, algorithm.m.c); " in mismatch(whole.out, names[:3])
     config = configuration()
     other = dataclasses.replace(
         config, algorithm=runs.configure(tiny(), "samtrux", overrides=SMALL).algorithm
@@ -401,7 +399,7 @@ def test_a_failing_seed_is_recorded_and_the_others_go_on(tmp_path):
     def load(seed):
         return tiny(centres=np.full((2, 2), np.nan)) if seed == 0 else tiny(seed)
 
-    watcher = Recorder()
+    watcher = EventWatcher()
     outcome = execute(tmp_path / "run", (0, 1), load=load, watcher=watcher)
     assert outcome.failed == (0,)
     assert [e[:2] for e in watcher.events] == [("began", 0), ("failed", 0), ("began", 1), ("finished", 1)]
@@ -427,41 +425,28 @@ def test_metrics_that_fail_do_not_lose_the_run(tmp_path):
     assert "no reference" in final["metrics_error"]
 
 
-def test_rows_are_given_back_at_fixed_iterations_only():
-    config = configuration()
-    wide = config.start.mixture(jax.random.key(0), 128, jnp.float64)[0]
-    thin = dataclasses.replace(wide, log_weights=jnp.where(jnp.arange(128) < 2, -np.log(2.0), -jnp.inf))
-    state = config.algorithm.init(0, thin)
-    stepper = Alone(config.algorithm, tiny().target, 128)
-    rows = {}
-    for iteration in (CHUNK - 1, CHUNK, CHUNK + 1):
-        at = dataclasses.replace(state, iteration=jnp.asarray(iteration, jnp.int32))
-        rows[iteration - CHUNK] = stepper._runner._fitted(at).mixture.num_components
-    assert rows == {-1: 128, 0: 64, 1: 128}
-
-
 # Records ----------------------------------------------------------------------------------------
 
 
-def test_weights_are_thinned_by_doubling_the_distance():
-    recorder = WeightRecorder()
+def test_weights_are_thinned_by_doubling_the_distance(tmp_path):
+    recorder = WeightRecorder(tmp_path / "weights.npz")
     for iteration in range(1, 5001):
         if recorder.due(iteration):
             recorder.record(iteration, np.arange(3), np.log([0.2, 0.3, 0.5]))
     iterations = recorder.history().iterations
-    assert MOST_ROWS / 2 <= len(iterations) <= MOST_ROWS
+    assert MOST_RECORDS / 2 <= len(iterations) <= MOST_RECORDS
     assert iterations[0] == 1
     assert iterations[-1] > 4900
     assert np.ptp(np.diff(iterations)[1:]) <= 1
 
 
-def test_absent_components_have_no_weight():
-    recorder = WeightRecorder()
+def test_absent_components_have_no_weight(tmp_path):
+    recorder = WeightRecorder(tmp_path / "weights.npz")
     recorder.record(1, np.array([4, 2, 9]), np.array([np.log(0.25), np.log(0.75), -np.inf]))
     ids, weights = recorder.history().at(0)
     assert ids.tolist() == [2, 4]
     np.testing.assert_allclose(weights, [0.75, 0.25], rtol=1e-6)
-    again = WeightRecorder(recorder.history(), 4)
+    again = WeightRecorder(tmp_path / "weights.npz", recorder.history(), 4)
     assert again.history().at(-1)[0].tolist() == [2, 4]
     assert not again.due(3)
     assert again.due(4)

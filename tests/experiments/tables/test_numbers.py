@@ -74,7 +74,7 @@ def test_the_time_it_may_take_is_said_before():
     cells = tables.cells_to_run(("SAMTRON", "ZAMTRUX"), ("gmm20", "stm300"), {"": 600.0, "stm300": 1200.0})
     assert at_most(cells, 10) == (  # SAMTRON on both, ZAMTRUX on gmm20
         "3 cells of the table, 10 seeds each, a limit of 600 to 1200 s per seed: at most 6.7 hours one after "
-        "another, and less for what has finished or runs together."
+        "another, less for what has finished or runs together."
     )
     (one,) = tables.cells_to_run(("SAMTRON",), ("gmm20",), None, {"": 30.0})
     assert at_most([one], 1).startswith(

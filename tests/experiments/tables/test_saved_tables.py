@@ -120,7 +120,7 @@ def test_a_missing_picture_is_explained(folder):
     (folder / "first" / "table3_learning_curves.csv").unlink()
     command = ["reproduce", "table3", "--only-table", "--from", str(folder / "first")]
     shown = CliRunner().invoke(app, [*command, "--write", str(folder / "second")]).output
-    assert "There is no picture, because the tables do not say" in shown
+    assert "There is no figure, because the tables do not have the learning curves" in shown
 
 
 def test_mixtures_are_not_in_a_table(folder):

@@ -320,7 +320,7 @@ def test_a_lock_is_held_by_one(tmp_path):
         (("--max-time", "stm=10m"), "no problem 'stm'"),
         (("--max-time", "5m,10m"), "two time limits for all problems"),
         (("--only-table", "--from", "nowhere"), "There is no folder nowhere."),
-        (("--only-table", "--out", "."), "There is no finished seed to make a table of yet."),
+        (("--only-table", "--out", "."), "There is no finished seed yet to make a table of."),
     ],
 )
 def test_mistakes_end_in_one_sentence(tmp_path, monkeypatch, arguments, words):

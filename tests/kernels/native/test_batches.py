@@ -1,4 +1,4 @@
-"""Members of a `jax.vmap` get from the loops what each gets alone."""
+"""Elements of a `jax.vmap` get from the native kernels what each gets alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,29 +11,30 @@ import pytest
 from natmix import GMMVI
 from natmix.experiments import problems
 from natmix.kernels import native
+from natmix.kernels.native.library import CORE
 from tests.kernels.native.test_native import Case
 from tests.kernels.native.test_updates import Case as Steps
 
-pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
+pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
 SIZE = (5, 4, 130)
-MEMBERS = 3
+BATCH = 3
 
 
 def same_as_alone(fn: Callable[..., Any], *arguments: list[Any] | Any) -> None:
-    """Lists have an array for each member; anything else is shared."""
+    """Lists have an array for each element of the batch; anything else is shared."""
     axes = tuple(0 if isinstance(a, list) else None for a in arguments)
     stacked = [jnp.stack(a) if isinstance(a, list) else a for a in arguments]
     got = jax.jit(jax.vmap(fn, in_axes=axes))(*stacked)
-    for member in range(MEMBERS):
-        alone = jax.jit(fn)(*[a[member] if isinstance(a, list) else a for a in arguments])
+    for element in range(BATCH):
+        alone = jax.jit(fn)(*[a[element] if isinstance(a, list) else a for a in arguments])
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(alone), strict=True):
-            np.testing.assert_array_equal(a[member], b)
+            np.testing.assert_array_equal(a[element], b)
 
 
 def cases(dtype: type = np.float32) -> list[Case]:
     """Of the same size, with other numbers."""
-    found = [Case(*SIZE, dtype) for _ in range(MEMBERS)]
+    found = [Case(*SIZE, dtype) for _ in range(BATCH)]
     for i, case in enumerate(found):
         case.m, case.x, case.log_c = case.m + i, case.x + 0.9 * i, case.log_c - 0.1 * i * case.m[:, 0]
         case.W, case.L = case.W * (1 + 0.1 * i), case.L / (1 + 0.1 * i)
@@ -66,15 +67,15 @@ def test_numbers_of_samples_of_their_own() -> None:
 
 SUMS = (
     "mixture_log_prob",
-    "relevant",
-    "meet",
+    "relevant_log_prob",
+    "background_log_density",
     "score",
-    "pulled",
-    "log_sums",
+    "weighted_scores",
+    "weighted_logsumexp",
     "sample_sums",
-    "largest",
-    "sums",
-    "stein",
+    "largest_log_weights",
+    "weighted_sums",
+    "stein_sums",
 )
 FIXED = ("m", "W", "L", "offset", "log_weights", "valid", "top", "v", "columns")
 
@@ -89,51 +90,63 @@ def test_sums(name: str) -> None:
         shares = jnp.exp(log_weights)
         return {
             "mixture_log_prob": lambda: native.mixture_log_prob(x, m, W, offset, log_weights, None),
-            "relevant": lambda: native.relevant_log_prob(
+            "relevant_log_prob": lambda: native.relevant_log_prob(
                 x, m, W, offset, log_weights, log_weights, jnp.zeros(x.shape[0], int), background, None
             ),
-            "pulled": lambda: native.pulled_sums(x, m, W, jnp.exp(log_c - background[:, None]), None),
+            "weighted_scores": lambda: native.weighted_scores(
+                x, m, W, jnp.exp(log_c - background[:, None]), None
+            ),
             "sample_sums": lambda: native.sample_sums(log_c, background, valid, top, shares, None),
-            "meet": lambda: native.meet(x, m, W, offset, shares, shares, background, 1, None),
+            "background_log_density": lambda: native.background_log_density(
+                x, m, W, offset, shares, shares, background, 1, None
+            ),
             "score": lambda: native.score(x, m, W, log_c, log_weights, None),
-            "log_sums": lambda: native.log_sums(log_c, log_weights, None),
-            "largest": lambda: native.largest_log_weights(log_c, background, valid, None),
-            "sums": lambda: native.weighted_sums(log_c, background, valid, top, columns, None),
-            "stein": lambda: native.stein(log_c, background, valid, top, columns, x, m, v, L, W, None),
+            "weighted_logsumexp": lambda: native.weighted_logsumexp(log_c, log_weights, None),
+            "largest_log_weights": lambda: native.largest_log_weights(log_c, background, valid, None),
+            "weighted_sums": lambda: native.weighted_sums(log_c, background, valid, top, columns, None),
+            "stein_sums": lambda: native.stein_sums(
+                log_c, background, valid, top, columns, x, m, v, L, W, None
+            ),
         }[name]()
 
     same_as_alone(fn, *each.values())
 
 
-def test_draws_and_rows() -> None:
+def test_draws_and_slots() -> None:
     m, L = arrays("m"), arrays("L")[0]
-    keys = [jax.random.key_data(jax.random.split(jax.random.key(i), SIZE[0])) for i in range(MEMBERS)]
+    keys = [jax.random.key_data(jax.random.split(jax.random.key(i), SIZE[0])) for i in range(BATCH)]
     number = [jnp.asarray(n) for n in ([1, 2, 3, 4, 5], [0, 0, 9, 0, 1], [30, 30, 30, 30, 30])]
     same_as_alone(lambda k, n, m: native.draws(k, n, m, L, 100), keys, number, m)
-    mask = [jnp.arange(20) % (i + 2) == 0 for i in range(MEMBERS)]
-    same_as_alone(native.front, mask)
-    same_as_alone(lambda rows, mask: native.count_rows(rows, mask, 4), [jnp.arange(20) % 4] * MEMBERS, mask)
-    store, rows = jnp.zeros((8, 2)), [jnp.full((20, 2), float(i)) for i in range(MEMBERS)]
-    same_as_alone(native.put_chosen, [store - i for i in range(MEMBERS)], rows, mask, jnp.asarray(5))
-    same_as_alone(native.put_chosen, store, rows, mask, jnp.asarray(5))
+    mask = [jnp.arange(20) % (i + 2) == 0 for i in range(BATCH)]
+    same_as_alone(native.nonzero, mask)
+    same_as_alone(
+        lambda rows, mask: native.masked_bincount(rows, mask, 4), [jnp.arange(20) % 4] * BATCH, mask
+    )
+    store, rows = jnp.zeros((8, 2)), [jnp.full((20, 2), float(i)) for i in range(BATCH)]
+    same_as_alone(native.ring_buffer_write, [store - i for i in range(BATCH)], rows, mask, jnp.asarray(5))
+    same_as_alone(native.ring_buffer_write, store, rows, mask, jnp.asarray(5))
 
 
-def test_what_is_wrong_with_one_member_is_said() -> None:
-    rows = jnp.zeros((3, 20, 2), jnp.int16)
-    put = jax.jit(jax.vmap(native.put_chosen, in_axes=(None, 0, None, None)))
-    with pytest.raises(Exception, match="cannot be written by loops"):
-        jax.block_until_ready(put(rows[0, :8], rows, jnp.ones(20, bool), jnp.asarray(0)))
+def test_what_is_wrong_with_one_element_is_said() -> None:
+    buffer, items, chosen = jnp.zeros((8, 2)), jnp.ones((3, 20, 2)), jnp.ones(20, bool)
+
+    def write(items: Any, start: Any) -> Any:
+        arrays = {"buffer": buffer, "items": items, "chosen": chosen, "start": start}
+        return CORE.call("ring_buffer_write", arrays, vmap_method="broadcast_all")
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="must be one of the 8 slots of the buffer, got -2"):
+        jax.block_until_ready(jax.jit(jax.vmap(write))(items, jnp.asarray([0, -2, 7])))
 
 
 def test_trust_regions() -> None:
-    found = [Steps(4, 7, seed=i) for i in range(MEMBERS)]
+    found = [Steps(4, 7, seed=i) for i in range(BATCH)]
     g = found[0].gaussians
 
     def fn(A: Any, a: Any, usable: Any) -> Any:
         limits = (found[0].bound, usable, found[0].temperature, 1e30)
         return native.trust_region(A, a, *limits, g.mean, g.scale_tril, g.inverse_tril)
 
-    usable = [jnp.arange(4) != i for i in range(MEMBERS)]
+    usable = [jnp.arange(4) != i for i in range(BATCH)]
     same_as_alone(fn, [c.A for c in found], [c.a for c in found], usable)
 
 
@@ -147,7 +160,7 @@ def test_maps_within_maps() -> None:
     inner = jax.vmap(fn, in_axes=(0, 0, 0, None))
     got = jax.vmap(inner, in_axes=(0, None, None, None))(x, m, W, offset[0])
     for i in range(2):
-        for j in range(MEMBERS):
+        for j in range(BATCH):
             np.testing.assert_array_equal(got[i, j], fn(x[i, j], m[j], W[j], offset[0]))
 
 
@@ -165,7 +178,7 @@ def test_an_iteration() -> None:
             state, _info = algorithm.step(state, problem.target)
         return state.mixture
 
-    states = [start(seed) for seed in range(MEMBERS)]
+    states = [start(seed) for seed in range(BATCH)]
     together = jax.jit(jax.vmap(three))(jax.tree.map(lambda *a: jnp.stack(a), *states))
     for i, state in enumerate(states):
         alone = jax.jit(three)(state)

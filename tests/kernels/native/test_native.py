@@ -1,4 +1,4 @@
-"""The loops in machine code give what NumPy and SciPy give, for every set of vector instructions."""
+"""The native kernels give what NumPy and SciPy give, for every set of vector instructions."""
 
 import os
 import subprocess
@@ -15,20 +15,19 @@ from scipy.stats import multivariate_normal
 
 from natmix.gaussians import FullGaussians
 from natmix.kernels import native
-from natmix.kernels.native import library
 from natmix.mixture import Mixture
 from tests.kernels import test_relevance
 from tests.kernels.native.test_regressions import check_regressions
 from tests.kernels.native.test_updates import check_updates
 
-pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
+pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
 SIZES = [(1, 1, 1), (3, 2, 65), (17, 20, 300), (40, 31, 129), (2, 33, 700)]
 TYPES = [np.float32, np.float64]
 
 
 class Case:
-    """Samples of K Gaussians in float64, and the same as the loops see them."""
+    """Samples of K Gaussians in float64, and the same as the kernels see them."""
 
     def __init__(self, K: int, D: int, N: int, dtype: type = np.float64) -> None:
         rng = np.random.default_rng(K * D + N)
@@ -52,7 +51,7 @@ class Case:
         self.background = logsumexp(self.log_c + self.log_weights, axis=1).astype(dtype).astype(float)
 
     def __call__(self, name: str, *names: str | None, **arguments: object) -> Any:
-        """The loop of this name with these arrays."""
+        """The kernel of this name with these arrays."""
         arrays = [None if n is None else jnp.asarray(getattr(self, n), self.type_of(n)) for n in names]
         return getattr(native, name)(*arrays, **arguments)
 
@@ -101,7 +100,7 @@ def test_log_densities_of_scipy() -> None:
         np.testing.assert_allclose(g.log_prob(jnp.asarray(c.x))[:, k], want, rtol=1e-11)
 
 
-def test_rows_beyond_the_count_are_zero_and_never_looked_at() -> None:
+def test_samples_beyond_the_count_are_zero_and_never_read() -> None:
     c = Case(4, 3, 150)
     c.x[70:] = np.nan
     got = c("log_prob", "x", "m", "W", "offset", None, count=jnp.asarray(70))
@@ -109,7 +108,7 @@ def test_rows_beyond_the_count_are_zero_and_never_looked_at() -> None:
     assert not np.any(got[70:])
 
 
-def test_absent_components_have_no_density_and_are_never_looked_at() -> None:
+def test_absent_components_have_no_density_and_are_never_read() -> None:
     c = Case(5, 3, 100)
     present = np.array([True, False, True, True, False])
     c.m[~present] = np.nan
@@ -122,7 +121,7 @@ def test_absent_components_have_no_density_and_are_never_looked_at() -> None:
     c.close(got[:, present], c.log_c[:, present])
 
 
-def test_what_lies_above_the_diagonal_is_not_looked_at() -> None:
+def test_what_lies_above_the_diagonal_is_not_read() -> None:
     c = Case(2, 11, 80)
     c.W[:, np.triu_indices(11, 1)[0], np.triu_indices(11, 1)[1]] = np.nan
     c.close(c("log_prob", "x", "m", "W", "offset", None, count=None), c.log_c)
@@ -164,18 +163,18 @@ def test_scores(case: Case) -> None:
     case.close(case("score", "x", "m", "W", "log_c", "log_weights", count=None), want, 1000)
 
 
-def test_pulled_sums_with_any_factors(case: Case) -> None:
+def test_weighted_scores_with_any_weights(case: Case) -> None:
     rng = np.random.default_rng(0)
     case.r = rng.normal(size=case.log_c.shape) * (rng.random(case.log_c.shape) < 0.5)  # type: ignore[attr-defined]
     case.r = case.r.astype(case.dtype).astype(float)  # type: ignore[attr-defined]
     P = np.einsum("kai,kaj->kij", case.W, case.W)
     want = -np.einsum("nk,kij,nkj->ni", case.r, P, case.x[:, None] - case.m)
-    case.close(case("pulled_sums", "x", "m", "W", "r", count=None), want, 1000)
+    case.close(case("weighted_scores", "x", "m", "W", "r", count=None), want, 1000)
 
 
-def test_log_sums(case: Case) -> None:
+def test_weighted_logsumexp(case: Case) -> None:
     want = logsumexp(case.log_c + case.log_weights, axis=1)
-    case.close(case("log_sums", "log_c", "log_weights", count=None), want)
+    case.close(case("weighted_logsumexp", "log_c", "log_weights", count=None), want)
 
 
 def test_largest_weights(case: Case) -> None:
@@ -205,8 +204,8 @@ def test_sample_sums(case: Case) -> None:
 STEIN = ("log_c", "background", "valid", "top", "columns", "x", "m", "v", "L", "W")
 
 
-def test_stein(case: Case) -> None:
-    hessian, gradient, sums = case("stein", *STEIN, count=None)
+def test_stein_sums(case: Case) -> None:
+    hessian, gradient, sums = case("stein_sums", *STEIN, count=None)
     w = case.weights
     moment = np.einsum("nk,nki,nj->kij", w, case.x[:, None] - case.m, case.v)
     whitened = case.W @ moment @ case.L
@@ -217,13 +216,13 @@ def test_stein(case: Case) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_stein_in_so_many_dimensions_that_every_component_is_a_task(dtype: type) -> None:
-    test_stein(Case(5, 130, 400, dtype))
+def test_stein_sums_in_so_many_dimensions_that_every_component_is_a_task(dtype: type) -> None:
+    test_stein_sums(Case(5, 130, 400, dtype))
 
 
-def test_stein_without_samples_is_zero() -> None:
+def test_stein_sums_without_samples_is_zero() -> None:
     c = Case(17, 5, 300)
-    for part in c("stein", *STEIN, count=jnp.asarray(0)):
+    for part in c("stein_sums", *STEIN, count=jnp.asarray(0)):
         assert not np.any(part)
 
 
@@ -234,7 +233,7 @@ def test_numbers_that_are_none_are_not_hidden() -> None:
     top = c("largest_log_weights", "log_c", "background", "valid", count=None)
     np.testing.assert_array_equal(np.isnan(top), [False, True, False])
     clean = Case(3, 2, 200).top
-    parts = native.stein(  # type: ignore[call-arg]
+    parts = native.stein_sums(  # type: ignore[call-arg]
         *[jnp.asarray(getattr(c, n)) if n != "top" else jnp.asarray(clean) for n in STEIN], None
     )
     for part in parts:
@@ -245,7 +244,7 @@ def test_numbers_that_are_none_are_not_hidden() -> None:
 @pytest.mark.parametrize("value", [-np.inf, -1000.0, -87.4, -1.0, 0.0, 1.0, 88.0, 1000.0, np.inf, np.nan])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_exponentials_at_the_ends_of_the_range(value: float, dtype: type) -> None:
-    # sample_sums of one component is the exponential itself, but for what changes no digit of a sum.
+    # sample_sums of one component is the exponential itself, but for what is negligible in a sum.
     one = jnp.full((1, 1), value, dtype)
     zero, valid = jnp.zeros(1, dtype), jnp.ones(1, bool)
     got = float(native.sample_sums(one, zero, valid, zero, jnp.ones(1, dtype), None)[0])
@@ -288,10 +287,10 @@ def test_derivatives_of_log_densities() -> None:
     def total(q: Mixture, x: jax.Array) -> jax.Array:
         return jnp.sum(q.log_prob(x))
 
-    by_loops = jax.grad(total, argnums=(0, 1))(q, x)
-    few = [jax.grad(total, argnums=(0, 1))(q, x[i : i + 40]) for i in (0, 40)]  # too few for loops
-    np.testing.assert_allclose(by_loops[1], jnp.concatenate([f[1] for f in few]), rtol=1e-9)
-    for a, *b in zip(*map(jax.tree.leaves, (by_loops[0], few[0][0], few[1][0])), strict=True):
+    native_form = jax.grad(total, argnums=(0, 1))(q, x)
+    few = [jax.grad(total, argnums=(0, 1))(q, x[i : i + 40]) for i in (0, 40)]  # too few for native kernels
+    np.testing.assert_allclose(native_form[1], jnp.concatenate([f[1] for f in few]), rtol=1e-9)
+    for a, *b in zip(*map(jax.tree.leaves, (native_form[0], few[0][0], few[1][0])), strict=True):
         np.testing.assert_allclose(a, b[0] + b[1], rtol=1e-9, atol=1e-9)
 
 
@@ -319,18 +318,18 @@ def test_every_set_of_instructions(instructions: str) -> None:
 
 
 def check() -> None:
-    """All loops with the instructions of this process."""
+    """All kernels with the instructions of this process."""
     for case in (Case(17, 20, 300, np.float32), Case(40, 31, 129, np.float64)):
         test_log_densities(case)
         test_mixture_log_densities(case)
         test_scores(case)
-        test_log_sums(case)
+        test_weighted_logsumexp(case)
         test_largest_weights(case)
         test_weighted_sums(case)
         test_sample_sums(case)
-        test_stein(case)
+        test_stein_sums(case)
     for dtype in TYPES:
-        test_stein(Case(5, 130, 400, dtype))
+        test_stein_sums(Case(5, 130, 400, dtype))
         apart = test_relevance.Spread(12, 20, 90, 3.0, dtype)
         test_relevance.test_what_is_kept_is_exact_and_what_is_not_is_far_below(apart)
         test_relevance.test_new_samples_meet_generations(dtype)
@@ -352,10 +351,10 @@ result = natmix.fit(
 )
 print(native.used(), *np.asarray(result.mixture.mean())[:4])
 """
-    with_loops, without = _run(code), _run(code, NATMIX_NATIVE="0")
-    assert with_loops.split()[0] == "True"
+    with_kernels, without = _run(code), _run(code, NATMIX_NATIVE="0")
+    assert with_kernels.split()[0] == "True"
     assert without.split()[0] == "False"
-    a, b = (np.array(out.split()[1:], float) for out in (with_loops, without))
+    a, b = (np.array(out.split()[1:], float) for out in (with_kernels, without))
     np.testing.assert_allclose(a, b, rtol=1e-3)
 
 
@@ -363,15 +362,3 @@ def test_an_unknown_setting_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("NATMIX_NATIVE", "off")
     with pytest.raises(ValueError, match="must be one of 0, 1, plain, wide, widest, got 'off'"):
         native.used()
-
-
-def test_a_library_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "digest", lambda: "0" * 16)
-    path = Path(library.__file__).with_name("libnatmix.so")
-    with pytest.warns(RuntimeWarning, match="install natmix again"):
-        assert library._load(path) is None
-    broken = tmp_path / "libnatmix.so"
-    broken.write_bytes(b"not a library")
-    with pytest.warns(RuntimeWarning, match="install natmix again"):
-        assert library._load(broken) is None
-    assert library._load(tmp_path / "nothing.so") is None

@@ -1,4 +1,4 @@
-"""MORE by the loops in machine code, against the dense regression in NumPy and the way without them."""
+"""MORE by native kernels, against the dense regression in NumPy and the form without them."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from natmix.kernels import native
 from natmix.modules.ng_estimators import More
 from natmix.modules.ng_estimators.looped_pairs import LoopedPairs
 
-pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
+pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
 SIZES = [(1, 1, 70), (1, 4, 2000), (5, 6, 301), (17, 2, 23), (37, 3, 41), (3, 11, 700)]
 """Components, dimensions, and samples of each: one chunk of the samples and several, parts of tiles, blocks
@@ -21,7 +21,7 @@ and vectors."""
 
 
 @pytest.fixture
-def without_loops(monkeypatch):
+def without_kernels(monkeypatch):
     """A function that turns them off."""
     return lambda: monkeypatch.setenv("NATMIX_NATIVE", "0")
 
@@ -37,7 +37,7 @@ def test_like_the_dense_regression(size, self_normalised):
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_loops_are_what_is_tested(own):
+def test_native_kernels_are_what_is_tested(own):
     option = More(own_samples_only=own)
     kind = jax.eval_shape(option._pairs, *case(), ONE)
     assert isinstance(kind, LoopedPairs) is not own
@@ -54,14 +54,14 @@ def test_pairs_that_all_matter_and_few_that_do(spread):
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
-def test_many_components_of_which_some_are_absent(without_loops):
+def test_many_components_of_which_some_are_absent(without_kernels):
     mixture, batch = case(spread=6.0, K=300, D=3, n=7)
     absent = jnp.arange(300) % 7 == 2
     absent = absent | ((jnp.arange(300) >= 160) & (jnp.arange(300) < 200))
     mixture = Mixture(jnp.where(absent, -jnp.inf, mixture.log_weights), mixture.components)
     batch = dataclasses.replace(batch, log_components=jnp.where(absent, -jnp.inf, batch.log_components))
     got = estimate(mixture, batch)
-    without_loops()
+    without_kernels()
     want = estimate(mixture, batch)
     np.testing.assert_array_equal(got.ok, ~absent)
     np.testing.assert_array_equal(got.ok, want.ok)
@@ -116,12 +116,12 @@ def test_a_component_without_samples():
     assert not np.any(got.curvature[1])
 
 
-def test_what_is_not_a_number_is_not_hidden(without_loops):
+def test_what_is_not_a_number_is_not_hidden(without_kernels):
     mixture, batch = case(spread=3.0)
     batch = dataclasses.replace(batch, log_components=batch.log_components.at[3, 2].set(jnp.nan))
     got = estimate(mixture, batch)
     assert not got.ok[2]
-    without_loops()
+    without_kernels()
     np.testing.assert_array_equal(got.ok, estimate(mixture, batch).ok)
 
 
@@ -136,7 +136,7 @@ def test_equations_without_a_solution():
     K, D, N = 3, 2, 70
     zero, k = jnp.zeros((N, K)), jnp.zeros(K)
     eye = jnp.broadcast_to(jnp.eye(D), (K, D, D))
-    got = native.regressions(
+    got = native.more_regressions(
         *(zero, zero[:, 0], jnp.zeros(N, bool), k, jnp.zeros((N, D)), jnp.zeros((K, D)), eye, k),
         *(jnp.array([True, False, True]), zero[:, 0], jnp.zeros(N, bool), k + 1, k + 1, k, k),
         jnp.array([0.0, 0.0, 1.0]),
@@ -146,7 +146,7 @@ def test_equations_without_a_solution():
     assert not np.any(got[1:])
 
 
-def test_several_members_at_once():
+def test_a_batch_at_once():
     cases = [case(spread, seed=seed) for spread, seed in ((0.0, 1), (3.0, 2), (40.0, 3))]
     together = jax.tree.map(lambda *a: jnp.stack(a), *cases)
     got = jax.jit(jax.vmap(estimate))(*together)
@@ -155,13 +155,13 @@ def test_several_members_at_once():
 
 
 @pytest.mark.parametrize("size", [(2, 10, 3000), (40, 5, 90)])
-def test_single_precision_is_as_good_as_without_loops(size, without_loops):
+def test_single_precision_is_as_good_as_without_kernels(size, without_kernels):
     K, D, n = size
     mixture, batch = case(spread=1.0, K=K, D=D, n=n, dtype=np.float32)
     expected = regression(mixture, batch, ridge=1e-5)
     got = estimate(mixture, batch, ridge=1e-5)
     assert got.curvature.dtype == np.float32
-    without_loops()
+    without_kernels()
     want = estimate(mixture, batch, ridge=1e-5)
     for name, right in zip(("curvature", "gradient"), expected, strict=True):
         error, usual = (np.max(np.abs(np.asarray(getattr(e, name), float) - right)) for e in (got, want))

@@ -1,4 +1,4 @@
-"""The trust region by the loops in machine code, against the exact step from eigenvalues."""
+"""The trust region by native kernels, against the exact step from eigenvalues."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from natmix.modules.component_updaters import Direct, TrustRegion
 from natmix.modules.component_updaters.trust_region import solve_trust_region
 from natmix.modules.records import NaturalGradient
 
-pytestmark = pytest.mark.skipif(not native.available(), reason="installed without the loops")
+pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
 SIZES = [(3, 1), (40, 2), (30, 7), (20, 16), (20, 25), (12, 33), (8, 49), (5, 64), (3, 97), (2, 150)]
 """Components and dimensions: whole vectors, blocks and panels, and parts of them."""
@@ -208,10 +208,10 @@ def test_the_updater_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
     text = str(jax.make_jaxpr(lambda: update())())
     assert "natmix_trust_region" in text
-    by_loops, ok = update()
+    native_form, ok = update()
     monkeypatch.setenv("NATMIX_NATIVE", "0")
     assert "natmix_trust_region" not in str(jax.make_jaxpr(lambda: update())())
     without, ok2 = update()
     assert ok.tolist() == ok2.tolist() == present.tolist()
-    np.testing.assert_allclose(by_loops.mean, without.mean, rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(by_loops.covariance(), without.covariance(), rtol=5e-3, atol=5e-3)
+    np.testing.assert_allclose(native_form.mean, without.mean, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(native_form.covariance(), without.covariance(), rtol=5e-3, atol=5e-3)

@@ -1,8 +1,9 @@
 """The interface of a simulator."""
 
 import abc
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
 from natmix.models.base import AbstractModel, Points, PriorRegion
-from natmix.models.pytree import leaf_name
+from natmix.models.structure import leaf_name
 
 
 class Simulated(NamedTuple):
@@ -64,8 +65,43 @@ class SimulatedModel(AbstractModel):
         return self._region
 
 
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The arguments of `simulation_check` that describe a model; None where one was left out."""
+
+    model: Any
+    model_args: tuple[Any, ...] | None = None
+    model_kwargs: dict[str, Any] | None = None
+    observed: Sequence[str] | None = None
+    simulate: Callable[..., Any] | None = None
+    bounds: Any = None
+
+    def leave_out(self, what: str, *names: str) -> None:
+        """Raise if one of these arguments was given."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{what} does not take {name}: leave it out.")
+
+    def leave_out_all(self, what: str) -> None:
+        """Raise if anything was given beside the model."""
+        self.leave_out(what, "model_args", "model_kwargs", "observed", "simulate", "bounds")
+
+
 class AbstractSimulator(abc.ABC):
-    """Draws parameters and data."""
+    """Draws parameters and data.
+
+    `recognises` and `from_request` tell how `simulation_check` gets it from what the user gives.
+    """
+
+    @classmethod
+    def recognises(cls, request: Request) -> bool:
+        """Whether the model is one that this simulator draws from."""
+        return False
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """The simulator, of what `recognises` has recognised."""
+        raise NotImplementedError(f"{cls.__name__} recognises no model.")
 
     @abc.abstractmethod
     def simulations(self, key: PRNGKey, number: int) -> Iterator[Simulated]:

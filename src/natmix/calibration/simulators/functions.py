@@ -1,14 +1,14 @@
 """Simulations by the user's own functions."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.calibration.simulators.base import AbstractSimulator, Simulated, SimulatedModel
+from natmix.calibration.simulators.base import AbstractSimulator, Request, Simulated, SimulatedModel
 from natmix.models.base import around
 from natmix.models.pytree import PytreeModel
 
@@ -21,6 +21,16 @@ class FunctionSimulator(AbstractSimulator):
         simulate: from a key to (parameters, data), pytrees of arrays, drawn from prior and model.
         bounds: of the parameters, as `natmix.fit` takes them.
     """
+
+    @classmethod
+    def recognises(cls, request: Request) -> bool:
+        return request.simulate is not None
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        request.leave_out("A log density with simulate=", "model_args", "model_kwargs", "observed")
+        assert request.simulate is not None
+        return cls(request.model, request.simulate, request.bounds)
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Simulations of a NumPyro model."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.calibration.simulators.base import AbstractSimulator, Simulated, SimulatedModel
+from natmix.calibration.simulators.base import AbstractSimulator, Request, Simulated, SimulatedModel
 from natmix.models.numpyro import NumpyroModel, _numpyro
 from natmix.models.numpyro_checks import checked_arguments
 
@@ -23,6 +23,16 @@ class NumpyroSimulator(AbstractSimulator):
         kwargs: its keyword arguments.
         observed: names of the variables that are data; those that the model observes if left out.
     """
+
+    @classmethod
+    def recognises(cls, request: Request) -> bool:
+        return callable(request.model)
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        request.leave_out("A NumPyro model, which knows its variables,", "bounds")
+        args = () if request.model_args is None else request.model_args
+        return cls(request.model, args, request.model_kwargs, request.observed)
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
-from natmix.calibration.simulators.base import AbstractSimulator, Simulated, SimulatedModel
+from natmix.calibration.simulators.base import AbstractSimulator, Request, Simulated, SimulatedModel
+from natmix.models import Given
 from natmix.models.pymc import PymcModel, _pymc_jax
 
 
@@ -20,6 +21,15 @@ class PymcSimulator(AbstractSimulator):
     Args:
         model: with data observed (their values do not matter).
     """
+
+    @classmethod
+    def recognises(cls, request: Request) -> bool:
+        return PymcModel.recognises(Given(request.model))
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        request.leave_out_all("A PyMC model")
+        return cls(request.model)
 
     def __init__(self, model: Any) -> None:
         graph = _pymc_jax()

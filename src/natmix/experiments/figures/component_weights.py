@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from natmix.plot.style import COMPONENT, DPI, component_colours, explain, name_axes, pyplot, tidy
+from natmix.experiments.figures.base import Drawing, RunFigure, Subject
+from natmix.plot.style import COMPONENT, DPI, component_colours, explain, figure_of, name_axes, pyplot, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,3 +150,10 @@ def _colours(ribbons: Ribbons) -> Any:
     white = np.linspace(*_TINTS, max(cohorts, 1))[:cohorts, None]
     tints = (1 - white) * np.array(to_rgb(COMPONENT)) + white
     return [tuple(colour) for colour in (*component_colours(ribbons.own), *tints)]
+
+
+def _draw(subject: Subject) -> Drawing:
+    return Drawing(figure_of(plot_component_weights(subject.seed.weights)))
+
+
+COMPONENT_WEIGHTS = RunFigure("component_weights", _draw)

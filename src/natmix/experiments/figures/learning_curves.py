@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from natmix.experiments.figures.base import Drawing, RunFigure, Subject
 from natmix.experiments.runs import Run, SeedRun
 from natmix.plot.style import DPI, pyplot, tidy
 
@@ -176,3 +177,10 @@ def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:
 def _check_x(x: str) -> None:
     if x not in X_LABELS:
         raise ValueError(f"x must be one of {', '.join(X_LABELS)}, got {x!r}.")
+
+
+def _draw(subject: Subject) -> Drawing:
+    return Drawing(plot_comparison([subject.run]), of_all_seeds=True)
+
+
+LEARNING_CURVES = RunFigure("learning_curves", _draw)

@@ -7,9 +7,21 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from natmix.experiments.figures.base import Drawing, RunFigure, Subject
 from natmix.experiments.problems.planar_robot import joint_positions, mode_index
 from natmix.mixture import Mixture
-from natmix.plot.style import DPI, INK, KNOWN, component_colours, explain, name_axes, pyplot, shades, tidy
+from natmix.plot.style import (
+    DPI,
+    INK,
+    KNOWN,
+    component_colours,
+    explain,
+    figure_of,
+    name_axes,
+    pyplot,
+    shades,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,3 +159,11 @@ def _explain(ax: "Axes", kin: Families, goals: bool) -> None:
         bbox_to_anchor=(0.5, -0.08),
         ncols=5,
     )
+
+
+def _draw(subject: Subject) -> Drawing:
+    target: Any = subject.problem.target.fn
+    return Drawing(figure_of(plot_planar_robot(subject.seed.mixture, target.goals)))
+
+
+CONFIGURATIONS = RunFigure("configurations", _draw, problems=("planar_robot_1", "planar_robot_4"))

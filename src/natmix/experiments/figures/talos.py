@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natmix.experiments.figures.base import Drawing, RunFigure, Subject
 from natmix.mixture import Mixture
 from natmix.plot.style import DPI, FRAME, GRID, INK, KNOWN, component_colours, figure_of, pyplot
 
@@ -158,3 +159,19 @@ def _explain(figure: "Figure", weights: np.ndarray, rows: np.ndarray) -> None:
     figure.text(0.02, 1 - 0.12 / figure.get_figheight(), title, color=INK, fontsize=10, va="top")
     note = "thick: mean, thin: samples; grey: where soles and left hand should be; squares of 20 cm"
     figure.text(0.02, 0.12 / figure.get_figheight(), note, color=KNOWN, fontsize=8)
+
+
+def coordinate_labels() -> list[str]:
+    """Joints and base, with their units."""
+    from natmix.experiments.problems.talos import JOINTS
+
+    joints = [f"{name.removesuffix('_joint').replace('_', ' ')} [rad]" for name in JOINTS]
+    return [*joints, "base x [m]", "base y [m]", "base z [m]", "roll [rad]", "pitch [rad]", "yaw [rad]"]
+
+
+def _draw(subject: Subject) -> Drawing:
+    robot: Any = subject.problem.target.fn
+    return Drawing(figure_of(plot_talos(subject.seed.mixture, robot)[0]))
+
+
+POSES = RunFigure("poses", _draw, problems=("talos",))

@@ -1,6 +1,7 @@
 """Metrics of a mixture: those of the paper, and some more."""
 
-from natmix.experiments.metrics.all import Metrics, all_metrics
+from natmix.experiments.metrics.all import METRICS, Metrics, all_metrics
+from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.detected_modes import detected_modes
 from natmix.experiments.metrics.effective_sample_size import (
     forward_effective_sample_size,
@@ -16,7 +17,10 @@ from natmix.experiments.metrics.predictive_accuracy import predictive_accuracy
 from natmix.experiments.metrics.sliced_wasserstein import sliced_wasserstein
 
 __all__ = [
+    "METRICS",
     "Evidence",
+    "Measured",
+    "Metric",
     "Metrics",
     "NegElbo",
     "all_metrics",

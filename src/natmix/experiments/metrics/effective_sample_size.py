@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 
 from natmix.array_types import KeyLike
 from natmix.diagnostics.psis import log_mean_exp, relative_ess
+from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.ratios import at_mixture_samples, at_target_samples
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
@@ -31,3 +32,12 @@ def forward_effective_sample_size(mixture: Mixture, target: AbstractTarget, samp
     if np.any(np.isinf(log_w)):  # a sample where one of the densities vanishes
         return 0.0
     return float(np.exp(-log_mean_exp(log_w) - log_mean_exp(-log_w)))
+
+
+def _measure(at: Measured) -> dict[str, float]:
+    assert at.target_samples is not None
+    found = forward_effective_sample_size(at.mixture, at.problem.reference, at.target_samples)
+    return {"forward_ess": found}
+
+
+FORWARD_ESS = Metric(("forward_ess",), _measure, needs_target_samples=True)

@@ -6,6 +6,7 @@ import numpy as np
 
 from natmix.array_types import KeyLike
 from natmix.diagnostics.psis import log_mean_exp, relative_ess
+from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.ratios import at_mixture_samples
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
@@ -42,3 +43,15 @@ def log_evidence(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples
     # var(w) / mean(w)^2 = (1 / ess - 1) n / (n - 1)
     error = np.sqrt(max(1 / ess - 1, 0.0) / (n - 1)) if n > 1 else np.inf
     return Evidence(value, float(error), ess, invalid)
+
+
+def _measure(at: Measured) -> dict[str, float]:
+    evidence = log_evidence(at.mixture, at.problem.reference, at.key, at.samples)
+    return {
+        "log_evidence": evidence.value,
+        "log_evidence_se": evidence.standard_error,
+        "reverse_ess": evidence.effective_sample_size,
+    }
+
+
+LOG_EVIDENCE = Metric(("log_evidence", "reverse_ess"), _measure)

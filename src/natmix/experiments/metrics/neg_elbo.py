@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from natmix.array_types import KeyLike
 from natmix.diagnostics.elbo import estimate_elbo
+from natmix.experiments.metrics.base import Measured, Metric
 from natmix.mixture import Mixture
 from natmix.random_keys import as_key
 from natmix.targets import AbstractTarget
@@ -31,3 +32,16 @@ def neg_elbo(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: in
         raise ValueError(f"An estimate needs at least one sample, got {samples}.")
     elbo = estimate_elbo(mixture, target, as_key(key), samples)
     return NegElbo(-elbo.value, elbo.standard_error, elbo.zero_share, elbo.invalid_share)
+
+
+def _measure(at: Measured) -> dict[str, float]:
+    elbo = neg_elbo(at.mixture, at.problem.reference, at.key, at.samples)
+    return {
+        "neg_elbo": elbo.value,
+        "neg_elbo_se": elbo.standard_error,
+        "zero_share": elbo.zero_share,
+        "invalid_share": elbo.invalid_share,
+    }
+
+
+NEG_ELBO = Metric(("neg_elbo", "zero_share", "invalid_share"), _measure)

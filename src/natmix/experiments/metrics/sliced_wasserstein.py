@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from natmix.array_types import KeyLike
+from natmix.experiments.metrics.base import Measured, Metric
 from natmix.random_keys import as_key
 
 _ELEMENTS = 2**23
@@ -47,3 +48,13 @@ def _levels(n: int, m: int) -> tuple[Int[np.ndarray, " L"], Int[np.ndarray, " L"
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)  # in units of 1 / (n m)
     starts = np.concatenate([[0], ends[:-1]])
     return starts // m, starts // n, (ends - starts) / (n * m)
+
+
+def _measure(at: Measured) -> dict[str, float]:
+    assert at.target_samples is not None
+    key_x, key_slices = jax.random.split(at.key)
+    x = at.mixture.sample(len(at.target_samples), key=key_x)
+    return {"sliced_wasserstein": sliced_wasserstein(np.asarray(x), at.target_samples, key_slices)}
+
+
+SLICED_WASSERSTEIN = Metric(("sliced_wasserstein",), _measure, needs_target_samples=True)

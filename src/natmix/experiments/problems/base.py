@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
-from natmix.gaussians import FullGaussians
-from natmix.gaussians.diagonal import DiagonalGaussians
+from natmix.gaussians import AbstractGaussians, family_named
 from natmix.mixture import Mixture
 from natmix.targets import JaxTarget
 
@@ -24,7 +23,7 @@ class Sampler(Protocol):
         ...
 
 
-Metric = Callable[[Mixture, PRNGKey], float]
+SecondaryMetric = Callable[[Mixture, PRNGKey], float]
 
 
 class InitialRegion(eqx.Module):
@@ -43,26 +42,31 @@ class InitialRegion(eqx.Module):
         return cls(*(_per_dimension(v, dim) for v in (mean, mean_scale, variance)))
 
     def mixture(
-        self, key: PRNGKey, components: int, dtype: Any, diagonal: bool = False
+        self, key: PRNGKey, components: int, dtype: Any, covariance: str = "full"
     ) -> tuple[Mixture, Mixture]:
         """The initial mixture (one component: the mean itself) and the prior."""
+        family = family_named(covariance)
         prior = Mixture(
-            jnp.asarray(np.zeros(1), dtype), self._gaussians(jnp.asarray([self.mean], dtype), diagonal)
+            jnp.asarray(np.zeros(1), dtype), self._gaussians(family, jnp.asarray([self.mean], dtype))
         )
         if components == 1:
             return prior, prior
         noise = jax.random.normal(key, (components, len(self.mean)), dtype)
         means = jnp.asarray(self.mean, dtype) + noise * jnp.asarray(self.mean_scale, dtype)
         weights = jnp.asarray(np.full(components, -np.log(components)), dtype)
-        return Mixture(weights, self._gaussians(means, diagonal)), prior
+        return Mixture(weights, self._gaussians(family, means)), prior
 
-    def _gaussians(self, mean: Float[Array, "K D"], diagonal: bool) -> FullGaussians | DiagonalGaussians:
-        # With NumPy: JAX would compile every operation outside a program separately.
-        scale = np.sqrt(np.asarray(self.variance, mean.dtype))
-        if diagonal:
-            return DiagonalGaussians(mean, jnp.asarray(np.broadcast_to(scale, mean.shape)))
-        L, inverse = (np.tile(np.diag(d), (mean.shape[0], 1, 1)) for d in (scale, 1 / scale))
-        return FullGaussians(mean, jnp.asarray(L), jnp.asarray(inverse))
+    def _gaussians(self, family: type[AbstractGaussians], mean: Float[Array, "K D"]) -> AbstractGaussians:
+        std = np.sqrt(np.asarray(self.variance, mean.dtype))
+        return _from_std(family, mean, jnp.asarray(np.broadcast_to(std, mean.shape)))
+
+
+@eqx.filter_jit
+def _from_std(
+    family: type[AbstractGaussians], mean: Float[Array, "K D"], std: Float[Array, "K D"]
+) -> AbstractGaussians:
+    """As one program: every operation of JAX outside a program is a small program of its own."""
+    return family.from_std(mean, std)
 
 
 class Problem(eqx.Module):
@@ -92,7 +96,7 @@ class Problem(eqx.Module):
     log_evidence_se: float = eqx.field(static=True, default=0.0)
     modes: Float[Array, "M D"] | None = None
     sample: Sampler | None = eqx.field(static=True, default=None)
-    secondary: dict[str, Metric] = eqx.field(static=True, default_factory=dict)
+    secondary: dict[str, SecondaryMetric] = eqx.field(static=True, default_factory=dict)
     infinite: dict[str, str] = eqx.field(static=True, default_factory=dict)
 
     @property

@@ -16,7 +16,7 @@ from natmix.gaussians import FullGaussians
 from natmix.kernels import native
 from natmix.kernels.linalg import einsum
 
-_LOOP_ROWS = 1024
+_NATIVE_BLOCK = 1024
 """Points at once for the native kernels: they need little room, but threads share the points."""
 
 
@@ -76,7 +76,7 @@ class _Forms(AbstractForms):
         shape = self.mixture.shape
         return self.mixture.of_squared(_squared(x, shape.mean, shape.inverse_tril))
 
-    def by_loops(
+    def by_native_kernel(
         self, x: Float[Array, "N D"], gradient: bool
     ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
         m, W = self.mixture.shape.mean, self.mixture.shape.inverse_tril
@@ -85,7 +85,7 @@ class _Forms(AbstractForms):
             return self.mixture.of_squared(squared), None
         value, pull = jax.vjp(self.mixture.of_squared, squared)
         (slope,) = pull(jnp.ones_like(value))
-        return value, -2 * native.pulled_sums(x, m, W, slope, None)
+        return value, -2 * native.weighted_scores(x, m, W, slope, None)
 
 
 @eqx.filter_jit
@@ -111,7 +111,7 @@ def draw_parameters(seed: int, components: int, dim: int, spread: float) -> tupl
 def rows_per_block(components: int, dim: int) -> int:
     """Points whose differences to all means fit into a cache, or fill a device."""
     size = components * dim
-    cpu = _LOOP_ROWS if native.used() else _between(128, 2**17 // size, 512)
+    cpu = _NATIVE_BLOCK if native.used() else _between(128, 2**17 // size, 512)
     return block_size(cpu=cpu, accelerator=_between(1024, 2**24 // size, 16384))
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
+from natmix.experiments import native
 from natmix.experiments.problems import data, secondary
 from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.experiments.problems.native_targets import AbstractForms
-from natmix.kernels import native
 from natmix.kernels.linalg import einsum
 from natmix.targets import JaxTarget
 
@@ -48,10 +48,13 @@ class LogisticPosterior(AbstractForms):
     def by_xla(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         return jnp.sum(log_sigmoid(einsum("nd,rd->nr", x, self.signed)), axis=1) + _log_prior(x)
 
-    def by_loops(
+    def has_native_kernel(self) -> bool:
+        return native.used()
+
+    def by_native_kernel(
         self, x: Float[Array, "N D"], gradient: bool
     ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
-        value, slope = native.logistic(x, self.signed, PRIOR_STD**-2, None, gradient=gradient)
+        value, slope = native.logistic_regression(x, self.signed, PRIOR_STD**-2, None, gradient=gradient)
         return value - _prior_constant(x.shape[1]), slope
 
 
@@ -85,12 +88,17 @@ class _OnMinibatches(AbstractForms):
         logit = einsum("nd,nbd->nb", x, chosen)
         return rows / self.size * jnp.sum(log_sigmoid(logit), axis=1) + _log_prior(x)
 
-    def by_loops(
+    def has_native_kernel(self) -> bool:
+        return native.used()
+
+    def by_native_kernel(
         self, x: Float[Array, "N D"], gradient: bool
     ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
         batch = self.start, self.stride, self.size
         precision = PRIOR_STD**-2
-        value, slope = native.logistic_minibatch(x, self.signed, precision, *batch, None, gradient=gradient)
+        value, slope = native.logistic_regression_minibatch(
+            x, self.signed, precision, *batch, None, gradient=gradient
+        )
         return value - _prior_constant(x.shape[1]), slope
 
 

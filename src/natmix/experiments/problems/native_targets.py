@@ -22,21 +22,25 @@ class AbstractForms(eqx.Module):
 
     @abc.abstractmethod
     def by_xla(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
-        """As JAX knows to differentiate it."""
+        """By operations that JAX can differentiate."""
 
     @abc.abstractmethod
-    def by_loops(
+    def by_native_kernel(
         self, x: Float[Array, "N D"], gradient: bool
     ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
         """The same and, if wanted, its gradient."""
 
+    def has_native_kernel(self) -> bool:
+        """Whether the kernel is there, and to be used: by default one of `natmix.kernels.native`."""
+        return native.used()
+
     def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
-        return _value(self, x) if x.shape[0] >= _FEW and native.used() else self.by_xla(x)
+        return _value(self, x) if x.shape[0] >= _FEW and self.has_native_kernel() else self.by_xla(x)
 
 
 @jax.custom_jvp
 def _value(forms: AbstractForms, x: Float[Array, "N D"]) -> Float[Array, " N"]:
-    return forms.by_loops(x, gradient=False)[0]
+    return forms.by_native_kernel(x, gradient=False)[0]
 
 
 @functools.partial(_value.defjvp, symbolic_zeros=True)
@@ -53,7 +57,7 @@ def _value_jvp(primals: tuple[AbstractForms, Array], tangents: tuple[Any, Any]) 
 def _value_and_gradient(
     forms: AbstractForms, x: Float[Array, "N D"]
 ) -> tuple[Float[Array, " N"], Float[Array, "N D"]]:
-    value, gradient = forms.by_loops(x, gradient=True)
+    value, gradient = forms.by_native_kernel(x, gradient=True)
     assert gradient is not None
     return value, gradient
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.experiments.problems import secondary
-from natmix.experiments.problems.base import InitialRegion, Metric, Problem
+from natmix.experiments.problems.base import InitialRegion, Problem, SecondaryMetric
 from natmix.experiments.problems.block_size import block_size
 from natmix.kernels.linalg import einsum
 from natmix.mixture import Mixture
@@ -77,7 +77,7 @@ def mode_index(x: Float[Array, "N L"], goals: Float[Array, "G 2"]) -> Int[Array,
     return 2 * goal + (hand[:, 0] * centre[:, 1] > hand[:, 1] * centre[:, 0])
 
 
-def _found_ways(goals: Float[Array, "G 2"]) -> Metric:
+def _found_ways(goals: Float[Array, "G 2"]) -> SecondaryMetric:
     """How many of the modes, two for each goal, have components with enough weight together."""
 
     def measure(mixture: Mixture, key: PRNGKey) -> float:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
-from natmix.experiments.problems.base import Metric
+from natmix.experiments.problems.base import SecondaryMetric
 from natmix.mixture import Mixture
 
 Prediction = Callable[[Float[Array, "*N D"], Float[Array, "M F"]], Float[Array, "*N M"]]
 
 
-def detected_modes(modes: Float[Array, "M D"]) -> Metric:
+def detected_modes(modes: Float[Array, "M D"]) -> SecondaryMetric:
     """How many of the target's means have a component nearby."""
 
     def measure(mixture: Mixture, key: PRNGKey) -> float:
@@ -22,7 +22,7 @@ def detected_modes(modes: Float[Array, "M D"]) -> Metric:
     return measure
 
 
-def mmd(reference: str) -> Metric:
+def mmd(reference: str) -> SecondaryMetric:
     """Squared maximum mean discrepancy to the stored samples of the problem called ``reference``."""
 
     def measure(mixture: Mixture, key: PRNGKey) -> float:
@@ -33,7 +33,9 @@ def mmd(reference: str) -> Metric:
     return measure
 
 
-def held_out_mse(predict: Prediction, features: Float[Array, "M F"], targets: Float[Array, " M"]) -> Metric:
+def held_out_mse(
+    predict: Prediction, features: Float[Array, "M F"], targets: Float[Array, " M"]
+) -> SecondaryMetric:
     """Mean squared error of the posterior-mean prediction on held-out data."""
 
     def measure(mixture: Mixture, key: PRNGKey) -> float:
@@ -44,7 +46,9 @@ def held_out_mse(predict: Prediction, features: Float[Array, "M F"], targets: Fl
     return measure
 
 
-def accuracy(probabilities: Prediction, features: Float[Array, "M F"], labels: Float[Array, " M"]) -> Metric:
+def accuracy(
+    probabilities: Prediction, features: Float[Array, "M F"], labels: Float[Array, " M"]
+) -> SecondaryMetric:
     """Share of held-out labels that the posterior predictive, from 2000 samples, gets right."""
 
     def measure(mixture: Mixture, key: PRNGKey) -> float:

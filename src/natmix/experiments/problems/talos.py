@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import PRNGKey
 from natmix.checks import float_type
-from natmix.experiments.problems.base import InitialRegion, Metric, Problem
+from natmix.experiments.problems.base import InitialRegion, Problem, SecondaryMetric
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.data import checked, find_file
 from natmix.experiments.problems.kinematics import (
@@ -224,5 +224,5 @@ def _entropy(mixture: Mixture, key: PRNGKey) -> float:
     return entropy(mixture, key).value
 
 
-def _feasible_share(poses: Talos) -> Metric:
+def _feasible_share(poses: Talos) -> SecondaryMetric:
     return lambda mixture, key: float(jnp.mean(poses.feasible(mixture.sample(_SAMPLES, key=key))))

@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natmix.array_types import PRNGKey
+from natmix.experiments import native
 from natmix.experiments.problems import data, secondary
 from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.minibatch import check_size, minibatch_rows, start_and_stride
 from natmix.experiments.problems.native_targets import AbstractForms
-from natmix.kernels import native
 from natmix.kernels.linalg import einsum
 from natmix.targets import JaxTarget
 
@@ -72,11 +72,14 @@ class _OnMinibatches(AbstractForms):
         error = predict(x, self.features[chosen]) - self.quality[chosen]
         return -rows * jnp.mean(error**2, axis=1) - 0.5 * jnp.sum(x**2, axis=1)
 
-    def by_loops(
+    def has_native_kernel(self) -> bool:
+        return native.used()
+
+    def by_native_kernel(
         self, x: Float[Array, "N D"], gradient: bool
     ) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
         batch = self.start, self.stride, self.size
-        return native.network(x, self.features, self.quality, *batch, None, gradient=gradient)
+        return native.wine_network(x, self.features, self.quality, *batch, None, gradient=gradient)
 
 
 class Split(NamedTuple):

@@ -1,7 +1,6 @@
 """What a run is: problem, algorithm, start, precision and limits, as plain data."""
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,15 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natmix.engine.limits import Limits
 from natmix.experiments import presets
 from natmix.experiments.problems.base import InitialRegion, Problem
+from natmix.gaussians import FAMILIES
 from natmix.gmmvi import GMMVI
-from natmix.initialization import defaults
+from natmix.initialization.default_algorithm import suited_overrides
 from natmix.modules.codenames import MODULES, parse
 from natmix.modules.component_adaptation import Vips
 
 PRESETS = ("fit", *presets.EXPERIMENTS)
-COVARIANCES = ("full", "diagonal")
 DTYPES = ("float32", "float64")
 
 DEFAULT_SECONDS = 600.0
@@ -26,41 +26,6 @@ DEFAULT_SECONDS = 600.0
 
 FIXED_COMPONENTS = 32
 """Components to start with if none are ever added and nobody says how many."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """When a seed stops; None is no limit.
-
-    Attributes:
-        max_seconds: of the run's clock (compilation counts, looks and checkpoints do not).
-        max_evaluations: of the target by the algorithm, never exceeded; looks do not count.
-        max_iterations: steps of the algorithm.
-        until: stop at the first look with a -ELBO of at most this.
-        max_run_seconds: of the clock less compilation, which the first seed pays for the others.
-    """
-
-    max_seconds: float | None = None
-    max_evaluations: int | None = None
-    max_iterations: int | None = None
-    until: float | None = None
-    max_run_seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        for seconds in (self.max_seconds, self.max_run_seconds):
-            if seconds is not None and not seconds > 0:
-                raise ValueError(f"The time limit must be positive, got {seconds:g} seconds.")
-        for name in ("max_evaluations", "max_iterations"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        if self.until is not None and math.isnan(self.until):
-            raise ValueError("until must be a number, the -ELBO to stop at.")
-
-    def completed_by(self, usual: "Limits") -> "Limits":
-        """These limits, and where there is none the usual one."""
-        mine, other = dataclasses.asdict(self), dataclasses.asdict(usual)
-        return Limits(**{k: other[k] if v is None else v for k, v in mine.items()})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +39,7 @@ class RunConfig:
         components: how many to start with.
         start: where they start.
         preset: which choices were completed by: "fit", "paper" or "paper-exp1".
-        covariance: "full" or "diagonal".
+        covariance: the covariance family, "full" or "diagonal".
         dtype: "float32" or "float64".
         limits: when a seed stops.
     """
@@ -131,13 +96,13 @@ def configure(
         overrides: hyperparameters by module, before those of the preset.
         components: how many to start with; the preset's number if left out (fit: 1, or
             `FIXED_COMPONENTS` if none are added).
-        covariance: "full" or "diagonal".
+        covariance: the covariance family, "full" or "diagonal".
         dtype: "float32" or "float64".
         limits: when a seed stops; the preset's where there is none (fit: `DEFAULT_SECONDS`).
         problem_options: what the problem was loaded with.
     """
     check_choice("preset", preset, PRESETS)
-    check_choice("covariance", covariance, COVARIANCES)
+    check_choice("covariance", covariance, tuple(FAMILIES))
     check_choice("dtype", dtype, DTYPES)
     if components is not None and components < 1:
         raise ValueError(f"A run starts with at least one component, got {components}.")
@@ -150,10 +115,9 @@ def configure(
         completed = merged(chosen.overrides, overrides)
         start, K = chosen.start(problem.dim), chosen.components
     else:
-        # Without any limit a run would not end.
-        unlimited = all(v is None for k, v in dataclasses.asdict(given).items() if k != "until")
-        usual = Limits(max_seconds=DEFAULT_SECONDS) if unlimited else Limits()
-        completed = defaults._for_target(algorithm, problem.target, covariance == "diagonal", overrides)
+        # Without any limit a run might not end.
+        usual = Limits(max_seconds=DEFAULT_SECONDS) if given.endless else Limits()
+        completed = suited_overrides(algorithm, problem.target, FAMILIES[covariance], overrides)
         adapts = parse(algorithm)["component_adaptation"] is Vips
         start, K = problem.start, 1 if adapts else FIXED_COMPONENTS
     return RunConfig(

@@ -4,7 +4,7 @@
 
     RUN/config.json          problem, algorithm, start, preset, precision, limits, seeds
     RUN/environment.json     versions and hardware of the process that wrote last
-    RUN/seed-0/metrics.jsonl one object per look
+    RUN/seed-0/metrics.jsonl one object per evaluation of the ELBO
     RUN/seed-0/trace.npz     every iteration's numbers
     RUN/seed-0/weights.npz   component weights over time
     RUN/seed-0/checkpoint/   state.safetensors, until the seed has finished
@@ -28,7 +28,7 @@ from natmix.files import write_json
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
-_MAY_DIFFER = ("limits", "seeds")
+MAY_DIFFER = ("limits", "seeds")
 _FEW = 3
 
 
@@ -64,9 +64,9 @@ def prepare(path: Path, config: Mapping[str, Any], seeds: Iterable[int]) -> dict
     if (path / CONFIG).is_file():
         there = read_json(path / CONFIG)
         here = json.loads(json.dumps(config))
-        found = differences(there, here, _MAY_DIFFER)
+        found = differences(there, here, MAY_DIFFER)
         if found:
-            raise ValueError(_mismatch(path, found))
+            raise ValueError(mismatch(path, found))
         known = there["seeds"]
     elif any(path.iterdir()):
         raise ValueError(f"{path} holds other files and no run; choose another --out.")
@@ -116,7 +116,8 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _mismatch(path: Path, found: list[tuple[str, Any, Any]]) -> str:
+def mismatch(path: Path, found: list[tuple[str, Any, Any]]) -> str:
+    """That the directory holds another run, with the first of the `differences`."""
     name, there, here = found[0]
     others = [n.replace(".settings.", ".") for n, _, _ in found[1:]]
     few = ", ".join(others[:_FEW])

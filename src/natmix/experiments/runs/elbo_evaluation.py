@@ -1,6 +1,8 @@
-"""A look at the current mixture: its ELBO on the reference target, from fresh samples."""
+"""Evaluations of the ELBO during a run: on the reference target, from fresh samples of the mixture."""
 
 import dataclasses
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
+from natmix.engine.recorder import Recorder
+from natmix.engine.runner import Chunk
+from natmix.engine.single_run import SingleRun
+from natmix.files import write_lines
 from natmix.kernels.compilation import quick_jit
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import NEGLIGIBLE_WEIGHT
@@ -16,12 +22,17 @@ from natmix.targets import AbstractTarget
 
 SAMPLES = 2000
 FINAL_SAMPLES = 20_000
-"""For the last look of a seed, whose number goes into tables (the paper: 2000)."""
+"""For the last evaluation of a seed, whose number goes into tables (the paper: 2000)."""
+
+GROWTH = 1.1
+"""The ELBO is evaluated each time the running time has grown by this factor,"""
+SECONDS = 0.5
+"""and at least so many seconds apart."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
-    """-E[log p~ - log q] (Eq. 1) and what else was seen.
+class ElboEvaluation:
+    """-E[log p~ - log q] (Eq. 1) and what else the samples show.
 
     Attributes:
         neg_elbo: infinite if a sample hit a density of zero.
@@ -36,21 +47,25 @@ class Look:
     invalid_share: float
 
 
-def look(mixture: Mixture, reference: AbstractTarget, key: PRNGKey, samples: int = SAMPLES) -> Look:
+def evaluate_elbo(
+    mixture: Mixture, reference: AbstractTarget, key: PRNGKey, samples: int = SAMPLES
+) -> ElboEvaluation:
     """Estimate the ELBO of a mixture of any capacity, without its negligible components."""
     log_p, log_q = (np.asarray(a, dtype=float) for a in _log_densities(mixture, reference, key, samples))
     zero, invalid = log_p == -np.inf, ~(log_p < np.inf)
     good = (log_q - log_p)[~zero & ~invalid]
     value = float(good.mean()) if good.size else float("nan")
     error = float(good.std(ddof=1) / np.sqrt(good.size)) if good.size > 1 else float("inf")
-    return Look(float("inf") if zero.any() else value, error, float(zero.mean()), float(invalid.mean()))
+    return ElboEvaluation(
+        float("inf") if zero.any() else value, error, float(zero.mean()), float(invalid.mean())
+    )
 
 
 @quick_jit()
 def _log_densities(
     mixture: Mixture, reference: AbstractTarget, key: PRNGKey, samples: int
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
-    # The rows stay, so that one program serves all looks until the number of rows changes.
+    # The empty slots stay, so that one program serves until the capacity changes.
     keep = mixture.components.finite() & (mixture.log_weights >= np.log(NEGLIGIBLE_WEIGHT))
     q = take_components(mixture, jnp.where(keep, jnp.arange(mixture.num_components), -1))
     q = Mixture(jax.nn.log_softmax(q.log_weights), q.components)
@@ -58,3 +73,53 @@ def _log_densities(
     x = q.sample(samples, key=key_x)
     log_p = reference.evaluate(key_target, x, jnp.asarray(samples), needs_gradient=False).log_density
     return log_p, q.log_prob(x)
+
+
+class EvaluationRecorder(Recorder):
+    """Evaluates the ELBO now and then, and writes the file of metrics.
+
+    When is a matter of the clock, but what is found depends on the seed and the iteration alone. Ends a run
+    whose -ELBO is as low as ``limits.until``.
+
+    Attributes:
+        rows: the evaluations so far.
+        next_seconds: when the next one is due, on the run's clock.
+    """
+
+    def __init__(self, path: Path, reference: AbstractTarget, key: PRNGKey) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.next_seconds = 0.0
+        self._path, self._reference, self._key = path, reference, key
+
+    def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
+        if run.stopped is not None:
+            return None  # the last one comes at once
+        if run.seconds >= self.next_seconds and not self._is_known(run):
+            self._evaluate(run, SAMPLES)
+        until = run.limits.until
+        return "until" if until is not None and self.rows and self.rows[-1]["neg_elbo"] <= until else None
+
+    def finished(self, run: SingleRun) -> None:
+        if self._is_known(run):
+            self.rows.pop()
+        self._evaluate(run, FINAL_SAMPLES)
+
+    def _is_known(self, run: SingleRun) -> bool:
+        return bool(self.rows) and self.rows[-1]["iterations"] == run.iterations
+
+    def _evaluate(self, run: SingleRun, samples: int) -> None:
+        with run.clock.pause():
+            key = jax.random.fold_in(self._key, run.iterations)
+            found = evaluate_elbo(run.state.mixture, self._reference, key, samples)
+            self.rows.append(
+                {
+                    "seconds": run.seconds,
+                    "compile_seconds": run.compile_seconds,
+                    "iterations": run.iterations,
+                    "evaluations": run.evaluations,
+                    "components": run.components,
+                    **dataclasses.asdict(found),
+                }
+            )
+            self.next_seconds = max(GROWTH * run.seconds, run.seconds + SECONDS)
+            write_lines(self._path, self.rows)

@@ -16,7 +16,7 @@ from natmix.experiments.runs.history import WeightHistory
 from natmix.files import with_nan
 from natmix.mixture import Mixture
 
-LOOK_NUMBERS = (
+EVALUATION_NUMBERS = (
     "seconds",
     "compile_seconds",
     "iterations",
@@ -27,7 +27,7 @@ LOOK_NUMBERS = (
     "zero_share",
     "invalid_share",
 )
-"""What a look writes down."""
+"""What an evaluation of the ELBO writes down."""
 
 _CONFIG_NUMBERS = ("problem", "algorithm", "start", "preset", "covariance", "dtype", "limits", "seeds")
 _FINAL_NUMBERS = (
@@ -50,8 +50,8 @@ class SeedRun:
 
     Attributes:
         seed: its number.
-        metrics: looks at the mixture: seconds, compile_seconds, iterations, evaluations, components,
-            neg_elbo, neg_elbo_se, ... as arrays over the looks.
+        metrics: evaluations of the ELBO: seconds, compile_seconds, iterations, evaluations, components,
+            neg_elbo, neg_elbo_se, ... as arrays over the evaluations.
         trace: every field of `natmix.Info`, and the run's clock ``seconds``, over the iterations.
         weights: component weights over time.
         mixture: the final mixture.
@@ -170,26 +170,26 @@ def find_runs(under: str | Path) -> list[Path]:
     return sorted(p.parent for p in under.rglob(CONFIG)) if under.is_dir() else []
 
 
-def read_looks(path: Path) -> list[dict[str, Any]]:
-    """The looks in a file, one dictionary each."""
+def read_evaluations(path: Path) -> list[dict[str, Any]]:
+    """The evaluations of the ELBO in a file, one dictionary each."""
     if not path.is_file():
         return []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        looks = [json.loads(line) for line in lines if line.strip()]
+        rows = [json.loads(line) for line in lines if line.strip()]
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
-    if not all(isinstance(look, dict) for look in looks):
+    if not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} is damaged: a line holds no JSON object.")
-    return [with_nan(look) for look in looks]
+    return [with_nan(row) for row in rows]
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
-    """The looks in a file, one array per name."""
-    looks = read_looks(path)
-    for row in looks[1:]:
-        _check_complete(path, row, looks[0])
-    return {name: np.array([row[name] for row in looks]) for name in (looks[0] if looks else LOOK_NUMBERS)}
+    """The evaluations of the ELBO in a file, one array per name."""
+    rows = read_evaluations(path)
+    for row in rows[1:]:
+        _check_complete(path, row, rows[0])
+    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else EVALUATION_NUMBERS)}
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from natmix.estimate import counted
 from natmix.experiments import presets
 from natmix.experiments.problems import PAPER
 from natmix.experiments.runs import Limits
 from natmix.experiments.runs.config import parse_seconds
-from natmix.experiments.tables.formatting import count
 from natmix.experiments.tables.paper import ALL, MAIN
 from natmix.modules.codenames import MODULES, parse
 
@@ -97,8 +97,8 @@ def at_most(cells: Sequence[TableCell], seeds: int) -> str:
     times = [_shortest(cell) for cell in cells]
     each = f"{min(times):g} s" if len(set(times)) == 1 else f"{min(times):g} to {max(times):g} s"
     return (
-        f"{count(len(cells), 'cell')} of the table, {count(seeds, 'seed')} each, a limit of {each} per seed: "
-        f"at most {_hours(seeds * sum(times))} one after another, less for what has finished or runs "
+        f"{counted(len(cells), 'cell')} of the table, {counted(seeds, 'seed')} each, a limit of {each} per "
+        f"seed: at most {_hours(seeds * sum(times))} one after another, less for what has finished or runs "
         "together."
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from natmix.estimate import counted
 from natmix.experiments import presets
 from natmix.experiments.runs import Run, SeedRun, find_runs, load_run
 from natmix.experiments.tables import formatting
@@ -173,7 +174,7 @@ def _merged(found: list[tuple[str, Run]], notes: list[str], repeated: list[str],
 def _iteration_range(iterations: Collection_[int]) -> str:
     """The smallest and the largest number of iterations."""
     few, most = min(iterations), max(iterations)
-    return formatting.count(few, "iteration") if few == most else f"{few:,} to {most:,} iterations"
+    return counted(few, "iteration") if few == most else f"{few:,} to {most:,} iterations"
 
 
 def _as_last_evaluated(seed: SeedRun, run: Run) -> SeedRun:
@@ -214,7 +215,7 @@ def _seconds(seed: SeedRun) -> float:
 
 def _state(seed: SeedRun) -> str:
     kind = "finished" if seed.final is not None else "failed" if seed.failure else "unfinished"
-    return f"{kind}, {formatting.count(_iterations(seed), 'iteration')}, {_seconds(seed):.0f} s"
+    return f"{kind}, {counted(_iterations(seed), 'iteration')}, {_seconds(seed):.0f} s"
 
 
 def _about(run: Run) -> list[str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from natmix.estimate import counted
 from natmix.experiments.tables.paper import PaperNumber
 from natmix.experiments.tables.summary import Statistic, Summary, rounded
 
@@ -44,7 +45,7 @@ def time_to_paper(summary: Summary) -> str:
     if summary.paper is None:
         return NONE
     n = len(summary.seeds)
-    share = "" if summary.reached == n else f" ({summary.reached} of {count(n, 'seed')})"
+    share = "" if summary.reached == n else f" ({summary.reached} of {counted(n, 'seed')})"
     if math.isfinite(summary.time_to_paper):
         return f"{summary.time_to_paper:.0f}{share}"
     return f"not reached{share}" if summary.reached else "not reached"
@@ -68,11 +69,6 @@ def seeds(numbers: Iterable[int]) -> str:
         else:
             parts.append([n, n + 1])
     return ",".join(str(a) if b == a + 1 else f"{a}:{b}" for a, b in parts)
-
-
-def count(number: int, what: str) -> str:
-    """1 seed, 2 seeds."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def numbered(seeds: Iterable[int]) -> str:

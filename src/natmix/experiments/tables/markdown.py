@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from natmix.estimate import counted
 from natmix.experiments.problems import PAPER
 from natmix.experiments.tables import formatting
 from natmix.experiments.tables.cells import available
@@ -120,7 +121,7 @@ def _second(summary: Summary) -> list[str]:
     if summary.secondary is None:
         return [f"{TITLES[metric]}: {formatting.NONE}", printed]
     n = summary.secondary.number
-    fewer = "" if n == len(summary.seeds) else f" ({formatting.count(n, 'seed')})"
+    fewer = "" if n == len(summary.seeds) else f" ({counted(n, 'seed')})"
     return [f"{TITLES[metric]}: {formatting.ours(summary.secondary, metric)}{fewer}", printed]
 
 
@@ -180,7 +181,7 @@ def _copies(copies: Sequence[str]) -> str:
     if not copies:
         return ""
     lines = "\n".join(f"- {line}" for line in copies)
-    title = f"{formatting.count(len(copies), 'seed')} found several times"
+    title = f"{counted(len(copies), 'seed')} found several times"
     folded = f"<details>\n<summary>{title}</summary>\n\n{lines}\n\n</details>"
     return f"## Seeds found several times\n\n{COPIES}\n\n{folded}"
 

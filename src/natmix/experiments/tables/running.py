@@ -11,17 +11,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from natmix.estimate import counted
 from natmix.experiments import problems, runs
 from natmix.experiments.problems import Problem
 from natmix.experiments.runs import Limits, RunConfig, Watcher
 from natmix.experiments.runs.config import differences
-from natmix.experiments.runs.directory import _MAY_DIFFER, CONFIG, SeedFiles, _mismatch, prepare, read_json
-from natmix.experiments.runs.execution import _finished
+from natmix.experiments.runs.directory import CONFIG, MAY_DIFFER, SeedFiles, mismatch, prepare, read_json
+from natmix.experiments.runs.execution import is_finished
 from natmix.experiments.runs.loading import read_final
 from natmix.experiments.runs.lock import lock
 from natmix.experiments.tables.cells import TableCell, at_most
 from natmix.experiments.tables.collection import Collection
-from natmix.experiments.tables.formatting import count, numbered
+from natmix.experiments.tables.formatting import numbered
 from natmix.experiments.tables.saved_tables import DTYPE
 
 
@@ -74,7 +75,7 @@ def run_missing(
         todo = _todo(cell.folder(out), [s for s in seeds if s not in known], config.limits, cell.name, say)
         if not todo:
             continue
-        say(f"{cell.name}: {len(todo)} of {count(len(seeds), 'seed')} to run")
+        say(f"{cell.name}: {len(todo)} of {counted(len(seeds), 'seed')} to run")
         with watch(cell) as watcher:
             _run_cell(cell, config, todo, out, watcher, keep_checkpoints, report)
         if report.interrupted:
@@ -138,9 +139,9 @@ def _configure_all(cells: Sequence[TableCell], seed: int, out: Path) -> list[Run
 
 def _check_same(folder: Path, config: RunConfig) -> None:
     if (folder / CONFIG).is_file():
-        found = differences(read_json(folder / CONFIG), json.loads(json.dumps(config.to_json())), _MAY_DIFFER)
+        found = differences(read_json(folder / CONFIG), json.loads(json.dumps(config.to_json())), MAY_DIFFER)
         if found:
-            raise ValueError(_mismatch(folder, found))
+            raise ValueError(mismatch(folder, found))
 
 
 def _load(problem: str, seed: int) -> Any:
@@ -165,6 +166,6 @@ def _standing(folder: Path, seed: int, limits: Limits) -> str:
     if read_final(SeedFiles(folder, seed).final) is None:  # a damaged file is an error
         return "todo"
     try:
-        return "done" if _finished(folder, seed, limits) else "todo"
+        return "done" if is_finished(folder, seed, limits) else "todo"
     except ValueError:
         return "short"

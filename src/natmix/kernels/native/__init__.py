@@ -1,57 +1,50 @@
-"""Loops over samples and components in machine code, for CPUs.
+"""Native kernels over samples and components, in C, for CPUs.
 
-XLA writes every product of matrices to memory and reads it again; these loops keep some samples in the
-processor's registers, and leave out pairs of a sample and a component that change no digit of a sum. Those of
-test problems find a log density and its gradient in one pass over the data. They are written in C (folder
-`c`), compiled when natmix is installed, and called by XLA. Without them everything works, by way of XLA
-alone: it takes longer.
+XLA writes every product of matrices to memory and reads it again; these kernels keep some samples in the
+processor's registers, and leave out pairs of a sample and a component that are negligible at working
+precision. They are written in C (folder `c`), compiled when natmix is installed, and called by XLA. Without
+them everything works, by XLA alone: it takes longer. To add one: docs/extending-native-kernels.md.
 """
 
 from natmix.kernels.native.calls import (
-    count_rows,
+    background_log_density,
     draws,
-    front,
     largest_log_weights,
     log_prob,
-    log_sums,
-    logistic,
-    logistic_minibatch,
-    meet,
+    masked_bincount,
     mixture_log_prob,
-    network,
-    pulled_sums,
-    put_chosen,
-    regressions,
+    more_regressions,
+    nonzero,
     relevant_log_prob,
+    ring_buffer_write,
     sample_sums,
     score,
-    stein,
+    stein_sums,
     trust_region,
+    weighted_logsumexp,
+    weighted_scores,
     weighted_sums,
 )
 from natmix.kernels.native.library import available, used
 
 __all__ = [
     "available",
-    "count_rows",
+    "background_log_density",
     "draws",
-    "front",
     "largest_log_weights",
     "log_prob",
-    "log_sums",
-    "logistic",
-    "logistic_minibatch",
-    "meet",
+    "masked_bincount",
     "mixture_log_prob",
-    "network",
-    "pulled_sums",
-    "put_chosen",
-    "regressions",
+    "more_regressions",
+    "nonzero",
     "relevant_log_prob",
+    "ring_buffer_write",
     "sample_sums",
     "score",
-    "stein",
+    "stein_sums",
     "trust_region",
     "used",
+    "weighted_logsumexp",
+    "weighted_scores",
     "weighted_sums",
 ]

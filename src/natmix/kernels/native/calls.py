@@ -1,18 +1,14 @@
-"""The calls, with their shapes. Rows of samples beyond ``count`` are zero in what they return."""
+"""The calls, with their shapes. What they return is zero for samples beyond ``count``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
 
 from natmix.array_types import Count, Scalar
-from natmix.kernels.native.library import available
+from natmix.kernels.native.library import CORE
 
-_CHUNKS = 16
+_PARTS = 16
 """Parts of the samples that are summed by themselves, so that threads share the work."""
 
 
@@ -27,7 +23,9 @@ def log_prob(
     """-|W (x - m)|^2 / 2 - offset; -inf for components that are not present."""
     if present is None:
         present = jnp.ones(mean.shape[0], bool)
-    return _call("log_prob", (x.shape[0], mean.shape[0]), x, mean, W, _count(count, x), offset, present)
+    samples = _samples(x, mean, W, count)
+    (log_density,) = CORE.call("log_prob", samples | {"offset": offset, "present": present})
+    return log_density
 
 
 def relevant_log_prob(
@@ -41,15 +39,17 @@ def relevant_log_prob(
     log_background: Float[Array, " N"],
     count: Count | None,
 ) -> Float[Array, "N K"]:
-    """`log_prob`, but -inf where no sum over samples or components changes a digit by it.
+    """`log_prob`, but -inf where it is negligible in every sum over samples or components.
 
     That is where it is far below ``log_background`` and below another one's ``log_share`` + log density. The
     background is inf where it is not known, and NaN for samples that have no weight.
     """
-    rows = _count(count, x)
-    present = log_weights != -jnp.inf
-    shape, near = (x.shape[0], mean.shape[0]), near.astype(jnp.int32)
-    return _call("relevant", shape, x, mean, W, rows, offset, present, log_share, near, log_background)
+    samples = _samples(x, mean, W, count)
+    components = {"offset": offset, "present": log_weights != -jnp.inf, "log_share": log_share}
+    (log_density,) = CORE.call(
+        "relevant_log_prob", samples | components | {"near": near, "log_background": log_background}
+    )
+    return log_density
 
 
 def mixture_log_prob(
@@ -61,32 +61,37 @@ def mixture_log_prob(
     count: Count | None,
 ) -> Float[Array, " N"]:
     """Log sum_k exp(log_prob + log_weights)."""
+    samples = _samples(x, mean, W, count)
     present = log_weights != -jnp.inf
-    return _call(
-        "mixture_log_prob", (x.shape[0],), x, mean, W, _count(count, x), offset, present, log_weights
+    (log_density,) = CORE.call(
+        "mixture_log_prob", samples | {"offset": offset, "present": present, "log_weights": log_weights}
     )
+    return log_density
 
 
-def meet(
+def background_log_density(
     x: Float[Array, "N D"],
     mean: Float[Array, "HK D"],
     W: Float[Array, "HK D D"],
     offset: Float[Array, " HK"],
-    used: Float[Array, " HK"],
-    counts: Float[Array, " HK"],
+    in_use: Float[Array, " HK"],
+    drawn: Float[Array, " HK"],
     log_own: Float[Array, " N"],
     generations: int,
     count: Count | None,
 ) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
-    """Log sum_g used_g N(x; g) over all Gaussians, and log sum_g counts_g N(x; g) over each generation.
+    """Log sum_g in_use_g N(x; g) over all Gaussians, and log sum_g drawn_g N(x; g) over each generation.
 
     Gaussians far below ``log_own``, the log density that a sample was drawn with, are left out.
     """
-    arrays, dtype = _of_one_type((x, mean, W, _count(count, x), offset, used, counts, log_own))
-    N = x.shape[0]
-    out = jax.ShapeDtypeStruct((N,), dtype), jax.ShapeDtypeStruct((N, generations), dtype)
-    mass, each = _function("meet", out)(*arrays)
-    return mass, each
+    samples = _samples(x, mean, W, count)
+    numbers = {"in_use": in_use, "drawn": drawn}
+    log_total, log_generation = CORE.call(
+        "background_log_density",
+        samples | numbers | {"offset": offset, "log_own": log_own},
+        sizes={"H": generations},
+    )
+    return log_total, log_generation
 
 
 def score(
@@ -98,26 +103,36 @@ def score(
     count: Count | None,
 ) -> Float[Array, "N D"]:
     """-sum_k q(k|x) W^T W (x - m)."""
-    return _call("score", x.shape, x, mean, W, _count(count, x), log_components, log_weights)
+    samples = _samples(x, mean, W, count)
+    (gradient,) = CORE.call("score", samples | {"log_components": log_components, "log_weights": log_weights})
+    return gradient
 
 
-def pulled_sums(
+def weighted_scores(
     x: Float[Array, "N D"],
     mean: Float[Array, "K D"],
     W: Float[Array, "K D D"],
-    r: Float[Array, "N K"],
+    weights: Float[Array, "N K"],
     count: Count | None,
 ) -> Float[Array, "N D"]:
-    """-sum_k r W^T W (x - m)."""
-    return _call("pulled", x.shape, x, mean, W, _count(count, x), r)
+    """-sum_k weights W^T W (x - m), sums of the components' scores."""
+    (gradient,) = CORE.call("weighted_scores", _samples(x, mean, W, count) | {"weights": weights})
+    return gradient
 
 
-def log_sums(
+def weighted_logsumexp(
     log_components: Float[Array, "N K"], log_weights: Float[Array, " K"], count: Count | None
 ) -> Float[Array, " N"]:
     """Log sum_k exp(log_components + log_weights)."""
-    N = log_components.shape[0]
-    return _call("log_sums", (N,), log_components, _count(count, log_components), log_weights)
+    (sums,) = CORE.call(
+        "weighted_logsumexp",
+        {
+            "log_components": log_components,
+            "count": _count(count, log_components),
+            "log_weights": log_weights,
+        },
+    )
+    return sums
 
 
 def largest_log_weights(
@@ -127,8 +142,8 @@ def largest_log_weights(
     count: Count | None,
 ) -> Float[Array, " K"]:
     """The largest log_components - log_background over valid samples, -inf without one."""
-    shape = (_CHUNKS, log_components.shape[1])
-    parts = _call("largest", shape, log_components, _count(count, log_components), log_background, valid)
+    weights = _weights(log_components, log_background, valid, count)
+    (parts,) = CORE.call("largest_log_weights", weights, sizes={"P": _PARTS})
     return jnp.max(parts, axis=0)
 
 
@@ -141,9 +156,8 @@ def weighted_sums(
     count: Count | None,
 ) -> tuple[Float[Array, "K C"], Float[Array, " K"]]:
     """sum_n w columns_n and sum_n w^2 with w = exp(log_components - log_background - top)."""
-    shape = (_CHUNKS, columns.shape[1] + 1, log_components.shape[1])
-    rows = _count(count, log_components)
-    parts = _call("sums", shape, log_components, rows, log_background, valid, top, columns)
+    weights = _weights(log_components, log_background, valid, count)
+    (parts,) = CORE.call("weighted_sums", weights | {"top": top, "columns": columns}, sizes={"P": _PARTS})
     *sums, squares = jnp.sum(parts, axis=0)
     return jnp.stack(sums, axis=1), squares
 
@@ -157,12 +171,12 @@ def sample_sums(
     count: Count | None,
 ) -> Float[Array, " N"]:
     """sum_k w factors_k."""
-    rows = _count(count, log_components)
-    shape = (log_components.shape[0],)
-    return _call("sample_sums", shape, log_components, rows, log_background, valid, top, factors)
+    weights = _weights(log_components, log_background, valid, count)
+    (sums,) = CORE.call("sample_sums", weights | {"top": top, "factors": factors})
+    return sums
 
 
-def stein(
+def stein_sums(
     log_components: Float[Array, "N K"],
     log_background: Float[Array, " N"],
     valid: Bool[Array, " N"],
@@ -179,12 +193,10 @@ def stein(
 
     A component whose sums of the columns are all zero is taken to have no weights: one of them is positive.
     """
-    (K, D), C = mean.shape, columns.shape[1]
-    rows = _count(count, log_components)
-    arrays = (log_components, rows, log_background, valid, top, columns, x, mean, v, L, W)
-    same, dtype = _of_one_type(arrays)
-    out = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in ((K, D, D), (K, D), (K, C)))
-    hessian, gradient, sums = _function("moments", out)(*same)
+    weights = _weights(log_components, log_background, valid, count)
+    hessian, gradient, sums = CORE.call(
+        "stein_sums", weights | {"top": top, "columns": columns, "x": x, "mean": mean, "v": v, "L": L, "W": W}
+    )
     return hessian, gradient, sums
 
 
@@ -204,15 +216,15 @@ def trust_region(
     A is symmetric. Where a step fails, is not ``usable``, or would make its Gaussian too narrow for the float
     type, the Gaussian stays.
     """
-    limits = (bound, usable, temperature, jnp.asarray(most_rounding, mean.dtype))
-    same, dtype = _of_one_type((A, a, *limits, mean, L, W))
-    shapes = (mean.shape, L.shape, W.shape)
-    out = (*(jax.ShapeDtypeStruct(s, dtype) for s in shapes), jax.ShapeDtypeStruct(usable.shape, bool))
-    mean, L, W, ok = _function("trust_region", out)(*same)
+    limits = {"bound": bound, "usable": usable, "temperature": temperature}
+    most = jnp.asarray(most_rounding, mean.dtype)
+    mean, L, W, ok = CORE.call(
+        "trust_region", limits | {"A": A, "a": a, "most_rounding": most, "mean": mean, "L": L, "W": W}
+    )
     return mean, L, W, ok
 
 
-def regressions(
+def more_regressions(
     log_components: Float[Array, "N K"],
     log_background: Float[Array, " N"],
     valid: Bool[Array, " N"],
@@ -237,12 +249,16 @@ def regressions(
     without ``centre``, and where ``zero`` also without ``extra``. Zero for components that are not present,
     NaN where the equations have no solution.
     """
-    K, D = mean.shape
-    rows = _count(count, log_components)
-    samples = (log_components, rows, log_background, valid, top, x)
-    gaussians = (mean, W, offset, present)
-    shape = (K, D * (D + 3) // 2)
-    return _call("regressions", shape, *samples, *gaussians, reward, zero, size, total, centre, extra, ridge)
+    D = mean.shape[1]
+    weights = _weights(log_components, log_background, valid, count)
+    gaussians = {"mean": mean, "W": W, "offset": offset, "present": present}
+    rewards = {"reward": reward, "zero": zero, "centre": centre, "extra": extra}
+    sums = {"size": size, "total": total, "ridge": ridge}
+    features = {"F": D * (D + 3) // 2}
+    (coefficients,) = CORE.call(
+        "more_regressions", weights | gaussians | rewards | sums | {"top": top, "x": x}, sizes=features
+    )
+    return coefficients
 
 
 def draws(
@@ -250,114 +266,67 @@ def draws(
     number: Int[Array, " K"],
     mean: Float[Array, "K D"],
     L: Float[Array, "K D D"],
-    rows: int,
+    slots: int,
 ) -> tuple[Float[Array, "N D"], Int[Array, " N"]]:
     """The first ``number`` of m + L e with normal numbers e of each key; and which Gaussian they come from.
 
     In single precision; the keys are those of JAX's usual generator.
     """
-    out = jax.ShapeDtypeStruct((rows, mean.shape[1]), jnp.float32), jax.ShapeDtypeStruct((rows,), jnp.int32)
-    return _function("draws", out)(keys, number.astype(jnp.int32), mean, L)
+    x, source = CORE.call("draws", {"keys": keys, "number": number, "mean": mean, "L": L}, sizes={"N": slots})
+    return x, source
 
 
-def logistic(
-    x: Float[Array, "N D"],
-    rows: Float[Array, "R D"],
-    precision: float,
-    count: Count | None,
-    *,
-    gradient: bool,
-) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
-    """sum_r log sigmoid(rows_r . x) - precision |x|^2 / 2, and its gradient in x if wanted."""
-    prior = jnp.asarray(precision, x.dtype)
-    return _with_gradient("logistic", gradient, x, rows, _count(count, x), prior)
+def nonzero(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
+    """The indices where ``mask`` holds, in their order, and then the last one."""
+    (indices,) = CORE.call("nonzero", {"mask": mask})
+    return indices
 
 
-def logistic_minibatch(
-    x: Float[Array, "N D"],
-    rows: Float[Array, "R D"],
-    precision: float,
-    start: Int[Array, " N"],
-    stride: Int[Array, " N"],
-    size: int,
-    count: Count | None,
-    *,
-    gradient: bool,
-) -> tuple[Float[Array, " N"], Float[Array, "N D"] | None]:
-    """R / size sum_j log sigmoid(rows_r . x) - precision |x|^2 / 2 with r = (start + stride j) mod R."""
-    batch, prior = _minibatch(start, stride, size), jnp.asarray(precision, x.dtype)
-    return _with_gradient("logistic_minibatch", gradient, x, rows, _count(count, x), *batch, prior)
+def masked_bincount(index: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
+    """How often each index occurs where ``mask`` holds."""
+    (counts,) = CORE.call("masked_bincount", {"index": index, "mask": mask}, sizes={"K": K})
+    return counts
 
 
-def network(
-    x: Float[Array, "N 177"],
-    features: Float[Array, "R 11"],
-    quality: Float[Array, " R"],
-    start: Int[Array, " N"],
-    stride: Int[Array, " N"],
-    size: int,
-    count: Count | None,
-    *,
-    gradient: bool,
-) -> tuple[Float[Array, " N"], Float[Array, "N 177"] | None]:
-    """-R / size sum_j (f(features_r) - quality_r)^2 - |x|^2 / 2 with r = (start + stride j) mod R.
-
-    f is the network 11-8-8-1 with weights x, hidden layers of sigmoids and a linear output.
-    """
-    batch = _minibatch(start, stride, size)
-    return _with_gradient("network", gradient, x, features, _count(count, x), *batch, quality)
-
-
-def _minibatch(start: Array, stride: Array, size: int) -> tuple[Array, Array, Array]:
-    return start.astype(jnp.int32), stride.astype(jnp.int32), jnp.asarray(size, jnp.int32)
-
-
-def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
-    """The rows where ``mask`` holds, in their order, and then the last row."""
-    return _function("front", jax.ShapeDtypeStruct(mask.shape, jnp.int32))(mask)
-
-
-def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
-    """How often each row occurs where ``mask`` holds."""
-    return _function("count", jax.ShapeDtypeStruct((K,), jnp.int32))(row.astype(jnp.int32), mask)
-
-
-def put_chosen(
-    store: Shaped[Array, "S ..."], rows: Shaped[Array, "N ..."], chosen: Bool[Array, " N"], start: Count
+def ring_buffer_write(
+    buffer: Shaped[Array, "S ..."], items: Shaped[Array, "N ..."], chosen: Bool[Array, " N"], start: Count
 ) -> Shaped[Array, "S ..."]:
-    """The rows where ``chosen`` holds in slots start, start + 1, ... of the store, around its end."""
-    out = jax.ShapeDtypeStruct(store.shape, store.dtype)
-    put = _function("put", out, vmap_method="broadcast_all", input_output_aliases={0: 0})
-    return put(store, rows.astype(store.dtype), chosen, start.astype(jnp.int32) % store.shape[0])
+    """The items where ``chosen`` holds in slots start, start + 1, ... of the buffer, around its end."""
+    (written,) = CORE.call(
+        "ring_buffer_write",
+        {
+            "buffer": buffer,
+            "items": items.astype(buffer.dtype),
+            "chosen": chosen,
+            "start": start.astype(jnp.int32) % buffer.shape[0],
+        },
+        vmap_method="broadcast_all",
+        input_output_aliases={0: 0},
+    )
+    return written
 
 
-def _call(name: str, shape: tuple[int, ...], *arrays: Array) -> Array:
-    """By numbers of one type, single or double precision."""
-    same, dtype = _of_one_type(arrays)
-    return _function(name, jax.ShapeDtypeStruct(shape, dtype))(*same)
+def _samples(
+    x: Float[Array, "N D"], mean: Float[Array, "K D"], W: Float[Array, "K D D"], count: Count | None
+) -> dict[str, Array]:
+    return {"x": x, "mean": mean, "W": W, "count": _count(count, x)}
 
 
-def _with_gradient(name: str, gradient: bool, x: Array, *arrays: Array) -> tuple[Array, Array | None]:
-    """A value for every point x, and its gradient."""
-    same, dtype = _of_one_type((x, *arrays))
-    shapes = (x.shape[:1], x.shape) if gradient else (x.shape[:1],)
-    out = _function(name, tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes))(*same)
-    return out[0], out[1] if gradient else None
+def _weights(
+    log_components: Float[Array, "N K"],
+    log_background: Float[Array, " N"],
+    valid: Bool[Array, " N"],
+    count: Count | None,
+) -> dict[str, Array]:
+    """What the weights exp(log_components - log_background - top) are formed of."""
+    number = _count(count, log_components)
+    return {
+        "log_components": log_components,
+        "count": number,
+        "log_background": log_background,
+        "valid": valid,
+    }
 
 
-def _of_one_type(arrays: tuple[Array, ...]) -> tuple[list[Array], Any]:
-    dtype = jnp.result_type(jnp.float32, *[a for a in arrays if jnp.issubdtype(a.dtype, jnp.floating)])
-    return [a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in arrays], dtype
-
-
-def _function(name: str, out: Any, vmap_method: str = "expand_dims", **options: Any) -> Callable[..., Any]:
-    """XLA's call of the loop. Members of a `jax.vmap` are one call, see `c/members.c`."""
-    if not available():
-        raise RuntimeError(
-            "natmix was installed without its loops in machine code; ask `natmix.kernels.native.used` first."
-        )
-    return jax.ffi.ffi_call(f"natmix_{name}", out, vmap_method=vmap_method, **options)
-
-
-def _count(count: Count | None, rows: Array) -> Count:
-    return jnp.asarray(rows.shape[0] if count is None else count, jnp.int32)
+def _count(count: Count | None, samples: Array) -> Count:
+    return jnp.asarray(samples.shape[0] if count is None else count, jnp.int32)

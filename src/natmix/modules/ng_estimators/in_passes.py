@@ -81,7 +81,7 @@ def _moments(
     if _has_loops(gaussians, batch):
         L, W = gaussians.scale_tril, gaussians.inverse_tril
         samples = (batch.x, gaussians.mean, grad_ratio)
-        return native.stein(*arrays, top, positive, *samples, L, W, batch.count)
+        return native.stein_sums(*arrays, top, positive, *samples, L, W, batch.count)
     kernel = gaussians.kernel()
     moment, gradient, weight = sum_blocks(
         Partial(_sums, kernel, top),

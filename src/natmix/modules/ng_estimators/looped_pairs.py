@@ -46,7 +46,7 @@ class LoopedPairs(PairSums):
         gaussians = mixture.components
         assert isinstance(gaussians, FullGaussians)
         total, centre = self.centred(extra)
-        return native.regressions(
+        return native.more_regressions(
             batch.log_components,
             batch.log_background,
             batch.valid,

@@ -173,7 +173,7 @@ class Ring(eqx.Module):
         gaussians = self.gaussians
         if isinstance(gaussians, FullGaussians) and gaussians.has_loops(x):
             g = (gaussians.mean, gaussians.inverse_tril, gaussians.log_normaliser())
-            return native.meet(x, *g, used, self.counts, log_own, self.max_age, count)
+            return native.background_log_density(x, *g, used, self.counts, log_own, self.max_age, count)
         rows = max(64, min(block_rows(4 * used.shape[0]), x.shape[0] // _BLOCKS))
         return map_blocks(Partial(_meet, self, used), (x,), rows, count)
 

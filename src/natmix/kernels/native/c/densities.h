@@ -1,119 +1,37 @@
-/* y = W (x - m) for tiles of samples, and what follows from it. Included once per type.
+/* Log densities of samples under Gaussians and mixtures. Included once per type. */
 
-   A tile has TILE samples, its coordinates one after another: x[j * TILE + n]. W is lower triangular: what
-   lies above its diagonal is not looked at. Its rows are done ROWS at a time. */
+/* N samples x [N, D], of which the first `count` are used, and K Gaussians with whitening factors W [K, D, D]. */
+typedef struct {
+  int64_t N, K, D, count;
+  const REAL *x, *mean, *W;
+  const uint8_t *present;     /* [K]: the others' log densities are -inf */
+  const REAL *offset;         /* [K]: log normalisers */
+  const REAL *log_weights;    /* [K] */
+  const REAL *log_components; /* [N, K]; or what the terms of a sum are multiplied with */
+  const int32_t *near;        /* [N]: a component that is probably near */
+  const REAL *background;     /* [N] */
+  int32_t *nearest;           /* [N]: the component whose mean is nearest */
+  const int32_t *order;       /* [N]: in which order to take the samples, if not one after the other */
+  double margin;              /* how far below others a log density is negligible */
+  uint8_t *seen;              /* [K]: components that matter to some sample */
+  int64_t H;                  /* generations of K / H Gaussians each */
+  const REAL *in_use, *drawn; /* [K]: how many samples each has drawn, of those in use and of all */
+  REAL *log_generation;       /* [N, H] */
+  REAL *out;
+} T(density_task);
 
-#define TILE (VECTORS * LANES)
-
-/* Rows of `cols` numbers of the tile's samples, samples last; those beyond the last are its copies. */
-static void T(tile_of)(const REAL *from, int64_t rows, int64_t cols, REAL *tile) {
-  T(transpose)(from, rows, cols, cols, tile, TILE);
-  for (int64_t j = 0; j < cols; j++)
-    for (int64_t n = rows; n < TILE; n++) tile[j * TILE + n] = tile[j * TILE + rows - 1];
+/* The arrays that all kernels of samples and Gaussians have; rows of the result that no sample fills are zero. */
+static T(density_task) T(densities_of)(const array *x, const array *mean, const array *W, const array *count,
+                                       array *out) {
+  T(density_task) p = {.N = x->dims[0], .K = mean->dims[0], .D = x->dims[1], .x = x->data, .mean = mean->data,
+                       .W = W->data, .out = out->data};
+  p.count = used_samples(count, p.N);
+  clear_from(out, p.count);
+  return p;
 }
 
-/* d = x - m in coordinates i to end. */
-static inline void T(centre_some)(const REAL *tile, const REAL *mean, int64_t i, int64_t end, REAL *d) {
-  for (int64_t j = i; j < end; j++)
-    for (int v = 0; v < VECTORS; v++) {
-      int64_t at = j * TILE + v * LANES;
-      T(store)(d + at, T(load)(tile + at) - mean[j]);
-    }
-}
-
-static inline void T(centre)(const REAL *tile, const REAL *mean, int64_t D, REAL *d) {
-  T(centre_some)(tile, mean, 0, D, d);
-}
-
-/* a = W[i : i + rows] d: what lies left of the diagonal block, then that block. */
-#define WHITEN_ROWS(rows)                                                   \
-  T(vec) a[rows][VECTORS] = {{{0}}};                                        \
-  for (int64_t j = 0; j < i; j++) {                                         \
-    T(vec) at[VECTORS];                                                     \
-    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(d + j * TILE + v * LANES); \
-    for (int r = 0; r < rows; r++)                                          \
-      for (int v = 0; v < VECTORS; v++) a[r][v] += W[(i + r) * D + j] * at[v]; \
-  }                                                                         \
-  UNROLL for (int j = 0; j < rows; j++) {                                   \
-    T(vec) at[VECTORS];                                                     \
-    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(d + (i + j) * TILE + v * LANES); \
-    UNROLL for (int r = 0; r < rows; r++)                                   \
-      if (r >= j) for (int v = 0; v < VECTORS; v++) a[r][v] += W[(i + r) * D + i + j] * at[v]; \
-  }
-
-#define SQUARED_ROWS(rows)       \
-  WHITEN_ROWS(rows)              \
-  for (int r = 0; r < rows; r++) \
-    for (int v = 0; v < VECTORS; v++) sum[v] += a[r][v] * a[r][v];
-
-#define KEEP_ROWS(rows)          \
-  WHITEN_ROWS(rows)              \
-  for (int r = 0; r < rows; r++) \
-    for (int v = 0; v < VECTORS; v++) T(store)(y + (i + r) * TILE + v * LANES, factor[v] * a[r][v]);
-
-/* What remains when ROWS do not divide D. */
-#define SWITCH_REST(rest, some_rows) \
-  switch (rest) {                    \
-    case 3: {                        \
-      some_rows(3) break;            \
-    }                                \
-    case 2: {                        \
-      some_rows(2) break;            \
-    }                                \
-    case 1: {                        \
-      some_rows(1) break;            \
-    }                                \
-  }
-
-static inline void T(squared)(const REAL *W, int64_t D, const REAL *d, T(vec) *sum) {
-  int64_t i = 0;
-  for (int v = 0; v < VECTORS; v++) sum[v] = (T(vec)){0};
-  for (; i + ROWS <= D; i += ROWS) {
-    SQUARED_ROWS(ROWS)
-  }
-  SWITCH_REST(D - i, SQUARED_ROWS)
-}
-
-/* y = r W d */
-static inline void T(whiten)(const REAL *W, int64_t D, const REAL *d, const T(vec) * factor, REAL *y) {
-  int64_t i = 0;
-  for (; i + ROWS <= D; i += ROWS) {
-    KEEP_ROWS(ROWS)
-  }
-  SWITCH_REST(D - i, KEEP_ROWS)
-}
-
-/* z[j : j + cols] += (W^T y)[j : j + cols] */
-#define PULL_COLUMNS(cols)                                                  \
-  T(vec) a[cols][VECTORS];                                                  \
-  for (int c = 0; c < cols; c++)                                            \
-    for (int v = 0; v < VECTORS; v++) a[c][v] = T(load)(z + (j + c) * TILE + v * LANES); \
-  UNROLL for (int i = 0; i < cols; i++) {                                   \
-    T(vec) at[VECTORS];                                                     \
-    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(y + (j + i) * TILE + v * LANES); \
-    UNROLL for (int c = 0; c < cols; c++)                                   \
-      if (c <= i) for (int v = 0; v < VECTORS; v++) a[c][v] += W[(j + i) * D + j + c] * at[v]; \
-  }                                                                         \
-  for (int64_t i = j + cols; i < D; i++) {                                  \
-    T(vec) at[VECTORS];                                                     \
-    for (int v = 0; v < VECTORS; v++) at[v] = T(load)(y + i * TILE + v * LANES); \
-    for (int c = 0; c < cols; c++)                                          \
-      for (int v = 0; v < VECTORS; v++) a[c][v] += W[i * D + j + c] * at[v]; \
-  }                                                                         \
-  for (int c = 0; c < cols; c++)                                            \
-    for (int v = 0; v < VECTORS; v++) T(store)(z + (j + c) * TILE + v * LANES, a[c][v]);
-
-static inline void T(pull)(const REAL *W, int64_t D, const REAL *y, REAL *z) {
-  int64_t j = 0;
-  for (; j + ROWS <= D; j += ROWS) {
-    PULL_COLUMNS(ROWS)
-  }
-  SWITCH_REST(D - j, PULL_COLUMNS)
-}
-
-static int64_t T(rows_of)(const samples_meet_gaussians *p, int64_t tile) {
-  int64_t rest = p->count - tile * TILE;
-  return rest < TILE ? rest : TILE;
+static failure *T(share_tiles)(const call *c, const T(density_task) *p, task *work) {
+  return parallel(c, T(tiles_of)(p->count), work, p);
 }
 
 static inline int T(all_above)(const T(vec) * sum, const T(vec) * limit) {
@@ -137,28 +55,28 @@ static inline int T(squared_within)(const REAL *W, int64_t D, const REAL *x, con
   return 1;
 }
 
-static inline void T(nowhere)(REAL *l) {
+static inline void T(fill_minus_infinity)(REAL *l) {
   for (int v = 0; v < VECTORS; v++) T(store)(l + v * LANES, T(all)((REAL)-INFINITY));
 }
 
 /* l = log N(x; m_k, S_k) of a tile. */
-static inline void T(densities_under)(const samples_meet_gaussians *p, int64_t k, const REAL *x, REAL *d, REAL *l) {
+static inline void T(densities_under)(const T(density_task) *p, int64_t k, const REAL *x, REAL *d, REAL *l) {
   T(vec) sum[VECTORS];
-  T(centre)(x, (const REAL *)p->mean + k * p->D, p->D, d);
-  T(squared)((const REAL *)p->W + k * p->D * p->D, p->D, d, sum);
+  T(centre)(x, p->mean + k * p->D, p->D, d);
+  T(squared)(p->W + k * p->D * p->D, p->D, d, sum);
   for (int v = 0; v < VECTORS; v++)
-    T(store)(l + v * LANES, (REAL)-0.5 * sum[v] - ((const REAL *)p->offset)[k]);
+    T(store)(l + v * LANES, (REAL)-0.5 * sum[v] - p->offset[k]);
 }
 
 /* The same, or -inf and 0 if all are below `floor`. */
-static inline int T(densities_above)(const samples_meet_gaussians *p, int64_t k, const T(vec) * floor, const REAL *x,
+static inline int T(densities_above)(const T(density_task) *p, int64_t k, const T(vec) * floor, const REAL *x,
                                      REAL *d, REAL *l) {
-  REAL offset = ((const REAL *)p->offset)[k];
+  REAL offset = p->offset[k];
   T(vec) sum[VECTORS], limit[VECTORS];
   for (int v = 0; v < VECTORS; v++) limit[v] = (REAL)-2 * (floor[v] + offset);
-  const REAL *W = (const REAL *)p->W + k * p->D * p->D, *mean = (const REAL *)p->mean + k * p->D;
+  const REAL *W = p->W + k * p->D * p->D, *mean = p->mean + k * p->D;
   if (!T(squared_within)(W, p->D, x, mean, limit, d, sum)) {
-    T(nowhere)(l);
+    T(fill_minus_infinity)(l);
     return 0;
   }
   for (int v = 0; v < VECTORS; v++) T(store)(l + v * LANES, (REAL)-0.5 * sum[v] - offset);
@@ -166,43 +84,54 @@ static inline int T(densities_above)(const samples_meet_gaussians *p, int64_t k,
 }
 
 /* log N(x; m, S) of one tile, samples last: l[k * TILE + n]. */
-static void T(tile_densities)(const samples_meet_gaussians *p, int64_t tile, REAL *x, REAL *d, REAL *l) {
-  T(tile_of)((const REAL *)p->x + tile * TILE * p->D, T(rows_of)(p, tile), p->D, x);
+static void T(tile_densities)(const T(density_task) *p, int64_t tile, REAL *x, REAL *d, REAL *l) {
+  T(tile_of)(p->x + tile * TILE * p->D, T(samples_in)(tile, p->count), p->D, x);
   for (int64_t k = 0; k < p->K; k++) {
     if (p->present[k])
       T(densities_under)(p, k, x, d, l + k * TILE);
     else
-      T(nowhere)(l + k * TILE);
+      T(fill_minus_infinity)(l + k * TILE);
   }
 }
 
-static void T(log_prob)(const void *data, int64_t tile) {
-  const samples_meet_gaussians *p = data;
-  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
-  REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+static int T(log_prob_tile)(const void *data, int64_t tile) {
+  const T(density_task) *p = data;
+  int64_t D = p->D, K = p->K, rows = T(samples_in)(tile, p->count);
+  REAL *x = T(allocate)((2 * D + K) * TILE);
+  if (!x) return NO_MEMORY;
+  REAL *d = x + D * TILE, *l = d + D * TILE;
   T(tile_densities)(p, tile, x, d, l);
-  T(transpose)(l, K, rows, TILE, (REAL *)p->out + tile * TILE * K, K);
+  T(transpose)(l, K, rows, TILE, p->out + tile * TILE * K, K);
   free(x);
+  return DONE;
 }
 
-/* The first of the present components to look at: one that is near to the tile's middle sample. */
-static int64_t T(nearest)(const samples_meet_gaussians *p, int64_t tile) {
-  int64_t k = p->near[tile * TILE + T(rows_of)(p, tile) / 2];
+static failure *T(log_prob)(const call *c, const log_prob_arrays *a) {
+  T(density_task) p = T(densities_of)(a->x, a->mean, a->W, a->count, a->log_density);
+  p.offset = a->offset->data, p.present = a->present->data;
+  return T(share_tiles)(c, &p, T(log_prob_tile));
+}
+
+/* The first of the present components to evaluate: one that is near to the tile's middle sample. */
+static int64_t T(nearest)(const T(density_task) *p, int64_t tile) {
+  int64_t k = p->near[tile * TILE + T(samples_in)(tile, p->count) / 2];
   return 0 <= k && k < p->K && p->present[k] ? k : -1;
 }
 
 /* Densities of one tile, -inf for components that do not matter to any of its samples: those by more than
    `margin` below the background, where it is known, and below another component's share of all. What is left out
-   changes no digit of a component's sums if some sample does matter to it; seen[k] says so. The background is inf
+   is negligible in a component's sums if some sample does matter to it; seen[k] says so. The background is inf
    where it is not known, and NaN for samples without a weight. */
-static void T(relevant)(const void *data, int64_t tile) {
-  const samples_meet_gaussians *p = data;
+static int T(relevant_tile)(const void *data, int64_t tile) {
+  const T(density_task) *p = data;
   const REAL *share = p->log_weights, *background = p->background;
   const REAL close = 4;
-  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
-  REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+  int64_t D = p->D, K = p->K, rows = T(samples_in)(tile, p->count);
+  REAL *x = T(allocate)((2 * D + K) * TILE);
+  if (!x) return NO_MEMORY;
+  REAL *d = x + D * TILE, *l = d + D * TILE;
   REAL margin = (REAL)p->margin;
-  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  T(tile_of)(p->x + tile * TILE * D, rows, D, x);
   T(vec) known[VECTORS], top[VECTORS], floor[VECTORS];
   for (int64_t n = 0; n < TILE; n++)
     known[n / LANES][n % LANES] = background[tile * TILE + (n < rows ? n : rows - 1)];
@@ -212,7 +141,7 @@ static void T(relevant)(const void *data, int64_t tile) {
     int64_t k = turn < 0 ? near : turn;
     if (turn == near) continue;
     if (!p->present[k]) {
-      T(nowhere)(l + k * TILE);
+      T(fill_minus_infinity)(l + k * TILE);
       continue;
     }
     for (int v = 0; v < VECTORS; v++) {
@@ -234,22 +163,45 @@ static void T(relevant)(const void *data, int64_t tile) {
     }
     if (T(any)(matters)) __atomic_store_n(p->seen + k, 1, __ATOMIC_RELAXED);
   }
-  T(transpose)(l, K, rows, TILE, (REAL *)p->out + tile * TILE * K, K);
+  T(transpose)(l, K, rows, TILE, p->out + tile * TILE * K, K);
   free(x);
+  return DONE;
 }
 
 /* Columns of components that matter to no sample, which are not as they should be yet. */
-static void T(unseen)(const void *data, int64_t tile) {
-  const samples_meet_gaussians *p = data;
-  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
-  REAL *x = T(room)((2 * D + 1) * TILE), *d = x + D * TILE, *l = d + D * TILE;
-  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+static int T(unseen_tile)(const void *data, int64_t tile) {
+  const T(density_task) *p = data;
+  int64_t D = p->D, K = p->K, rows = T(samples_in)(tile, p->count);
+  REAL *x = T(allocate)((2 * D + 1) * TILE);
+  if (!x) return NO_MEMORY;
+  REAL *d = x + D * TILE, *l = d + D * TILE;
+  T(tile_of)(p->x + tile * TILE * D, rows, D, x);
   for (int64_t k = 0; k < K; k++) {
     if (!p->present[k] || p->seen[k]) continue;
     T(densities_under)(p, k, x, d, l);
-    for (int64_t n = 0; n < rows; n++) ((REAL *)p->out)[(tile * TILE + n) * K + k] = l[n];
+    for (int64_t n = 0; n < rows; n++) p->out[(tile * TILE + n) * K + k] = l[n];
   }
   free(x);
+  return DONE;
+}
+
+/* How far below is far enough: what is negligible at working precision, and more in many dimensions, where the
+   background of a sample that is kept may fall by much when an old Gaussian is forgotten. */
+static double T(margin)(int64_t D) { return (REAL_BYTES == 8 ? 64 : 44) + 0.25 * D; }
+
+static failure *T(relevant_log_prob)(const call *c, const relevant_log_prob_arrays *a) {
+  T(density_task) p = T(densities_of)(a->x, a->mean, a->W, a->count, a->log_density);
+  p.offset = a->offset->data, p.present = a->present->data, p.log_weights = a->log_share->data;
+  p.near = a->near->data, p.background = a->log_background->data;
+  p.margin = T(margin)(p.D);
+  p.seen = calloc(p.K ? p.K : 1, 1);
+  if (!p.seen) return out_of_memory(c);
+  failure *error = T(share_tiles)(c, &p, T(relevant_tile));
+  int unseen = 0;
+  for (int64_t k = 0; k < p.K; k++) unseen |= p.present[k] && !p.seen[k];
+  if (!error && unseen) error = T(share_tiles)(c, &p, T(unseen_tile));
+  free(p.seen);
+  return error;
 }
 
 /* Of each sample the largest of l, zero where it is not finite, and sum_k exp(l - largest), whose terms take
@@ -268,21 +220,14 @@ static void T(largest_and_sum)(REAL *l, int64_t K, T(vec) * top, T(vec) * sum) {
   }
 }
 
-static void T(add_weights)(REAL *l, const REAL *log_weights, int64_t K) {
-  for (int64_t k = 0; k < K; k++)
-    for (int v = 0; v < VECTORS; v++) {
-      REAL *at = l + k * TILE + v * LANES;
-      T(store)(at, T(load)(at) + log_weights[k]);
-    }
-}
-
 /* Of the samples of a tile the present component whose mean is nearest, -1 without one: near[n]. */
-static void T(nearest_means)(const void *data, int64_t tile) {
-  const samples_meet_gaussians *p = data;
+static int T(nearest_means_tile)(const void *data, int64_t tile) {
+  const T(density_task) *p = data;
   const REAL *mean = p->mean;
-  int64_t D = p->D, rows = T(rows_of)(p, tile);
-  REAL *x = T(room)(D * TILE);
-  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+  int64_t D = p->D, rows = T(samples_in)(tile, p->count);
+  REAL *x = T(allocate)(D * TILE);
+  if (!x) return NO_MEMORY;
+  T(tile_of)(p->x + tile * TILE * D, rows, D, x);
   T(vec) least[VECTORS];
   T(ivec) found[VECTORS];
   for (int v = 0; v < VECTORS; v++) least[v] = T(all)((REAL)INFINITY), found[v] = (T(ivec)){0} - 1;
@@ -302,26 +247,29 @@ static void T(nearest_means)(const void *data, int64_t tile) {
   }
   for (int64_t n = 0; n < rows; n++) p->nearest[tile * TILE + n] = (int32_t)found[n / LANES][n % LANES];
   free(x);
+  return DONE;
 }
 
 /* The samples of a tile, in the order given if there is one: x[j * TILE + n]. */
-static void T(ordered_tile)(const samples_meet_gaussians *p, int64_t tile, int64_t rows, REAL *x) {
+static void T(ordered_tile)(const T(density_task) *p, int64_t tile, int64_t rows, REAL *x) {
   if (!p->order) {
-    T(tile_of)((const REAL *)p->x + tile * TILE * p->D, rows, p->D, x);
+    T(tile_of)(p->x + tile * TILE * p->D, rows, p->D, x);
     return;
   }
   for (int64_t n = 0; n < TILE; n++) {
-    const REAL *from = (const REAL *)p->x + p->order[tile * TILE + (n < rows ? n : rows - 1)] * p->D;
+    const REAL *from = p->x + p->order[tile * TILE + (n < rows ? n : rows - 1)] * p->D;
     for (int64_t j = 0; j < p->D; j++) x[j * TILE + n] = from[j];
   }
 }
 
-/* Components that change no digit are left out. One that is near, if it is known, comes first. */
-static void T(mixture_log_prob)(const void *data, int64_t tile) {
-  const samples_meet_gaussians *p = data;
+/* Components that are negligible at working precision are left out. One that is near, if it is known, comes first. */
+static int T(mixture_tile)(const void *data, int64_t tile) {
+  const T(density_task) *p = data;
   const REAL *log_weights = p->log_weights;
-  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile), kept = 0;
-  REAL *x = T(room)((2 * D + K) * TILE), *d = x + D * TILE, *l = d + D * TILE;
+  int64_t D = p->D, K = p->K, rows = T(samples_in)(tile, p->count), kept = 0;
+  REAL *x = T(allocate)((2 * D + K) * TILE);
+  if (!x) return NO_MEMORY;
+  REAL *d = x + D * TILE, *l = d + D * TILE;
   T(ordered_tile)(p, tile, rows, x);
   T(vec) top[VECTORS], sum[VECTORS], floor[VECTORS];
   for (int v = 0; v < VECTORS; v++) top[v] = T(all)((REAL)-INFINITY);
@@ -342,9 +290,39 @@ static void T(mixture_log_prob)(const void *data, int64_t tile) {
   T(largest_and_sum)(l, kept, top, sum);
   for (int64_t n = 0; n < rows; n++) {
     int64_t place = tile * TILE + n;
-    ((REAL *)p->out)[p->order ? p->order[place] : place] = top[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
+    p->out[p->order ? p->order[place] : place] = top[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
   }
   free(x);
+  return DONE;
+}
+
+/* The samples sorted by nearest component, those without one first; `starts` is for K + 1 numbers. */
+static void T(sort_by_nearest)(const T(density_task) *p, int32_t *starts, int32_t *order) {
+  memset(starts, 0, (p->K + 1) * sizeof *starts);
+  for (int64_t n = 0; n < p->count; n++)
+    if (p->nearest[n] < p->K - 1) starts[p->nearest[n] + 2]++;
+  for (int64_t k = 0; k < p->K; k++) starts[k + 1] += starts[k];
+  for (int64_t n = 0; n < p->count; n++) order[starts[p->nearest[n] + 1]++] = (int32_t)n;
+}
+
+/* Many samples are put in order first, so that those of a tile are near to the same few components. */
+static failure *T(mixture_log_prob)(const call *c, const mixture_log_prob_arrays *a) {
+  enum { MANY_SAMPLES = 4096, MANY_COMPONENTS = 16 };
+  T(density_task) p = T(densities_of)(a->x, a->mean, a->W, a->count, a->log_density);
+  p.offset = a->offset->data, p.present = a->present->data, p.log_weights = a->log_weights->data;
+  int32_t *room = NULL;
+  failure *error = NULL;
+  if (p.count >= MANY_SAMPLES && p.count < INT32_MAX && p.K >= MANY_COMPONENTS)
+    room = malloc((2 * p.count + p.K + 1) * sizeof *room);
+  if (room) {
+    p.nearest = room;
+    error = T(share_tiles)(c, &p, T(nearest_means_tile));
+    if (!error) T(sort_by_nearest)(&p, room + 2 * p.count, room + p.count);
+    p.order = room + p.count;
+  }
+  if (!error) error = T(share_tiles)(c, &p, T(mixture_tile));
+  free(room);
+  return error;
 }
 
 /* log sum_k n_k exp(l_k) of a tile; `room` is for K rows of it. */
@@ -360,91 +338,54 @@ static void T(log_sum_of_drawn)(const REAL *l, const REAL *n, int64_t K, REAL *r
     for (int i = 0; i < LANES; i++) out[v][i] += LOG(sum[v][i]);
 }
 
-/* Samples of a tile meet H generations of Gaussians: log sum n N(x; g) over each generation with n = counts, and
-   over all of them with n = used. Gaussians far below the sample's own one are left out. */
-static void T(meet)(const void *data, int64_t tile) {
-  const samples_meet_gaussians *p = data;
-  const REAL *used = p->used, *counts = p->counts, *own = p->background;
-  int64_t D = p->D, H = p->H, K = p->K / H, rows = T(rows_of)(p, tile);
-  REAL *x = T(room)((2 * D + 2 * K + 2 * H) * TILE), *d = x + D * TILE, *l = d + D * TILE;
-  REAL *room = l + K * TILE, *each = room + K * TILE, *mass = each + H * TILE;
-  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
+/* The samples of a tile under H generations of Gaussians: log sum n N(x; g) over each generation with n = drawn, and
+   over all of them with n = in_use. Gaussians far below the sample's own one are left out. */
+static int T(background_tile)(const void *data, int64_t tile) {
+  const T(density_task) *p = data;
+  const REAL *in_use = p->in_use, *drawn = p->drawn, *own = p->background;
+  int64_t D = p->D, H = p->H, K = p->K / H, rows = T(samples_in)(tile, p->count);
+  REAL *x = T(allocate)((2 * D + 2 * K + 2 * H) * TILE);
+  if (!x) return NO_MEMORY;
+  REAL *d = x + D * TILE, *l = d + D * TILE;
+  REAL *room = l + K * TILE, *each = room + K * TILE, *total = each + H * TILE;
+  T(tile_of)(p->x + tile * TILE * D, rows, D, x);
   T(vec) floor[VECTORS], out[VECTORS], sum[VECTORS];
   for (int64_t n = 0; n < TILE; n++)
     floor[n / LANES][n % LANES] = own[tile * TILE + (n < rows ? n : rows - 1)] - (REAL)p->margin;
   for (int64_t h = 0; h < H; h++) {
     int some = 0, same = 1;
-    T(nowhere)(each + h * TILE);
-    T(nowhere)(mass + h * TILE);
+    T(fill_minus_infinity)(each + h * TILE);
+    T(fill_minus_infinity)(total + h * TILE);
     for (int64_t k = 0; k < K; k++) {
       int64_t g = h * K + k;
-      if (!(used[g] > 0 || counts[g] > 0))
-        T(nowhere)(l + k * TILE);
+      if (!(in_use[g] > 0 || drawn[g] > 0))
+        T(fill_minus_infinity)(l + k * TILE);
       else
         some |= T(densities_above)(p, g, floor, x, d, l + k * TILE);
-      same &= used[g] == counts[g];
+      same &= in_use[g] == drawn[g];
     }
     if (!some) continue;
-    T(log_sum_of_drawn)(l, counts + h * K, K, room, out);
+    T(log_sum_of_drawn)(l, drawn + h * K, K, room, out);
     for (int v = 0; v < VECTORS; v++) T(store)(each + h * TILE + v * LANES, out[v]);
-    if (!same) T(log_sum_of_drawn)(l, used + h * K, K, room, out);
-    for (int v = 0; v < VECTORS; v++) T(store)(mass + h * TILE + v * LANES, out[v]);
+    if (!same) T(log_sum_of_drawn)(l, in_use + h * K, K, room, out);
+    for (int v = 0; v < VECTORS; v++) T(store)(total + h * TILE + v * LANES, out[v]);
   }
-  T(transpose)(each, H, rows, TILE, (REAL *)p->each + tile * TILE * H, H);
-  T(largest_and_sum)(mass, H, out, sum);
+  T(transpose)(each, H, rows, TILE, p->log_generation + tile * TILE * H, H);
+  T(largest_and_sum)(total, H, out, sum);
   for (int64_t n = 0; n < rows; n++)
-    ((REAL *)p->out)[tile * TILE + n] = out[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
+    p->out[tile * TILE + n] = out[n / LANES][n % LANES] + LOG(sum[n / LANES][n % LANES]);
   free(x);
+  return DONE;
 }
 
-/* Responsibilities q(k|x) of a tile, in place of log q(x|k) + log q(k). */
-static void T(responsibilities)(REAL *l, int64_t K) {
-  T(vec) top[VECTORS], sum[VECTORS];
-  T(largest_and_sum)(l, K, top, sum);
-  for (int64_t k = 0; k < K; k++)
-    for (int v = 0; v < VECTORS; v++) {
-      REAL *at = l + k * TILE + v * LANES;
-      T(store)(at, T(load)(at) / sum[v]);
-    }
+static failure *T(background_log_density)(const call *c, const background_log_density_arrays *a) {
+  T(density_task) p = T(densities_of)(a->x, a->mean, a->W, a->count, a->log_total);
+  p.H = a->log_generation->dims[1], p.log_generation = a->log_generation->data;
+  if (!p.H || p.K % p.H)
+    return invalid(c, "natmix_background_log_density: %lld Gaussians are not %lld generations of the same size.",
+                   (long long)p.K, (long long)p.H);
+  clear_from(a->log_generation, p.count);
+  p.offset = a->offset->data, p.in_use = a->in_use->data, p.drawn = a->drawn->data;
+  p.background = a->log_own->data, p.margin = T(margin)(p.D) + 12;
+  return T(share_tiles)(c, &p, T(background_tile));
 }
-
-/* -sum_k r W^T W (x - m) of a tile, without components that change no digit of it for any sample; r may be
-   responsibilities, from log densities and weights, or is given. */
-static void T(pulled_sums)(const samples_meet_gaussians *p, int64_t tile, int given) {
-  const REAL *mean = p->mean, *W = p->W;
-  int64_t D = p->D, K = p->K, rows = T(rows_of)(p, tile);
-  REAL *x = T(room)((4 * D + K) * TILE);
-  REAL *d = x + D * TILE, *y = d + D * TILE, *z = y + D * TILE, *r = z + D * TILE;
-  T(tile_of)((const REAL *)p->x + tile * TILE * D, rows, D, x);
-  T(tile_of)((const REAL *)p->log_components + tile * TILE * K, rows, K, r);
-  if (!given) {
-    T(add_weights)(r, p->log_weights, K);
-    T(responsibilities)(r, K);
-  }
-  T(vec) least[VECTORS];
-  for (int v = 0; v < VECTORS; v++) {
-    T(vec) most = {0};
-    for (int64_t k = 0; k < K; k++) most = T(larger)(T(size)(T(load)(r + k * TILE + v * LANES)), most);
-    least[v] = NEGLIGIBLE_SHARE * most;
-  }
-  for (int64_t i = 0; i < D * TILE; i++) z[i] = 0;
-  for (int64_t k = 0; k < K; k++) {
-    T(vec) minus[VECTORS];
-    T(ivec) matters = {0};
-    for (int v = 0; v < VECTORS; v++) {
-      T(vec) at = T(load)(r + k * TILE + v * LANES);
-      matters |= ~(T(ivec))(T(size)(at) <= least[v]);
-      minus[v] = -at;
-    }
-    if (!T(any)(matters)) continue;
-    T(centre)(x, mean + k * D, D, d);
-    T(whiten)(W + k * D * D, D, d, minus, y);
-    T(pull)(W + k * D * D, D, y, z);
-  }
-  T(transpose)(z, D, rows, TILE, (REAL *)p->out + tile * TILE * D, D);
-  free(x);
-}
-
-static void T(score)(const void *data, int64_t tile) { T(pulled_sums)(data, tile, 0); }
-
-static void T(pulled)(const void *data, int64_t tile) { T(pulled_sums)(data, tile, 1); }

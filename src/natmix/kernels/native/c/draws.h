@@ -1,6 +1,16 @@
 /* Samples m + L e of Gaussians, with the standard normal numbers e that JAX draws: Threefry-2x32 (Salmon et al.,
    2011) of their places, and the inverse of the error function (Giles, 2010). In single precision. */
 
+/* Some samples of each of K Gaussians, one Gaussian after the other; the first of number k is starts[k]. */
+typedef struct {
+  int64_t D;
+  const int64_t *starts;
+  const uint32_t *keys; /* [K, 2] */
+  const REAL *mean, *L;
+  REAL *x;         /* [N, D] */
+  int32_t *source; /* [N]: from which Gaussian */
+} T(draws_task);
+
 typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
 
 static inline words rotated(words a, int by) { return a << by | a >> (32 - by); }
@@ -49,11 +59,13 @@ static inline T(vec) T(normal)(words bits) {
 }
 
 /* All samples of component k. */
-static void T(draws)(const void *data, int64_t k) {
-  const gaussian_draws *p = data;
+static int T(draws_component)(const void *data, int64_t k) {
+  const T(draws_task) *p = data;
   int64_t D = p->D, from = p->starts[k], number = p->starts[k + 1] - from;
-  const REAL *W = (const REAL *)p->L + k * D * D, *mean = (const REAL *)p->mean + k * D;
-  REAL *d = T(room)(2 * D * TILE), *y = d + D * TILE;
+  const REAL *W = p->L + k * D * D, *mean = p->mean + k * D;
+  REAL *d = T(allocate)(2 * D * TILE);
+  if (!d) return NO_MEMORY;
+  REAL *y = d + D * TILE;
   T(vec) factor[VECTORS];
   words lane;
   for (int i = 0; i < LANES; i++) lane[i] = (uint32_t)(i * D);
@@ -68,8 +80,26 @@ static void T(draws)(const void *data, int64_t k) {
     T(whiten)(W, D, d, factor, y);
     for (int64_t j = 0; j < D; j++)
       for (int64_t n = 0; n < TILE; n++) y[j * TILE + n] += mean[j];
-    T(transpose)(y, D, rows, TILE, (REAL *)p->x + (from + start) * D, D);
+    T(transpose)(y, D, rows, TILE, p->x + (from + start) * D, D);
   }
   for (int64_t i = from; i < from + number; i++) p->source[i] = (int32_t)k;
   free(d);
+  return DONE;
+}
+
+static failure *T(draws)(const call *c, const draws_arrays *a) {
+  int64_t K = a->number->dims[0], N = a->x->dims[0], *starts = malloc((K + 1) * sizeof *starts);
+  if (!starts) return out_of_memory(c);
+  starts[0] = 0;
+  for (int64_t k = 0; k < K; k++) {
+    int64_t number = ((const int32_t *)a->number->data)[k], next = starts[k] + (number < 0 ? 0 : number);
+    starts[k + 1] = next < N ? next : N;
+  }
+  T(draws_task) p = {.D = a->x->dims[1], .starts = starts, .keys = a->keys->data, .mean = a->mean->data,
+                     .L = a->L->data, .x = a->x->data, .source = a->source->data};
+  clear_from(a->x, starts[K]);
+  clear_from(a->source, starts[K]);
+  failure *error = parallel(c, K, T(draws_component), &p);
+  free(starts);
+  return error;
 }

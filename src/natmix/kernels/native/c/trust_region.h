@@ -17,6 +17,17 @@
 #define MOST_SIZE 1e30
 /* Of what A is divided by: its inverse is a number of any type, and A's square too. */
 
+/* Steps of K Gaussians with factors L and W = L^-1 along whitened curvatures A and gradients a. */
+typedef struct {
+  int64_t K, D;
+  const REAL *A, *a, *bound; /* [K, D, D], [K, D], [K]: of the KL divergence */
+  const uint8_t *usable;     /* [K]: the others stay */
+  const REAL *temperature, *most_rounding;
+  const REAL *mean, *L, *W;
+  REAL *new_mean, *new_L, *new_W;
+  uint8_t *ok; /* [K] */
+} T(trust_regions);
+
 typedef struct {
   int64_t D, width;
   REAL *A, *a;         /* A over `size`, about its largest number */
@@ -157,16 +168,17 @@ static double T(rounding)(const REAL *mean, const REAL *L, const REAL *W, int64_
 }
 
 /* Task k: component k's update; it stays as it is where that fails. */
-static void T(trust_region)(const void *data, int64_t k) {
-  const trust_regions *q = data;
+static int T(trust_region_component)(const void *data, int64_t k) {
+  const T(trust_regions) *q = data;
   int64_t D = q->D, width = T(whole)(D), square = width * width;
-  const REAL *A = (const REAL *)q->A + k * D * D, *a = (const REAL *)q->a + k * D;
-  const REAL *mean = (const REAL *)q->mean + k * D;
-  const REAL *L = (const REAL *)q->L + k * D * D, *W = (const REAL *)q->W + k * D * D;
-  REAL *new_mean = (REAL *)q->new_mean + k * D, *new_L = (REAL *)q->new_L + k * D * D;
-  REAL *new_W = (REAL *)q->new_W + k * D * D;
+  const REAL *A = q->A + k * D * D, *a = q->a + k * D;
+  const REAL *mean = q->mean + k * D;
+  const REAL *L = q->L + k * D * D, *W = q->W + k * D * D;
+  REAL *new_mean = q->new_mean + k * D, *new_L = q->new_L + k * D * D;
+  REAL *new_W = q->new_W + k * D * D;
   int ok = q->usable[k] && T(all_finite)(A, D * D) && T(all_finite)(a, D);
-  REAL *room = ok ? T(room)(4 * square + (BLOCK + 4) * width) : NULL;
+  REAL *room = ok ? T(allocate)(4 * square + (BLOCK + 4) * width) : NULL;
+  if (ok && !room) return NO_MEMORY;
   if (ok) {
     T(region) p = {.D = D, .width = width, .A = room, .R = room + square, .U = room + 2 * square};
     p.V = room + 3 * square, p.block = room + 4 * square, p.a = p.block + BLOCK * width;
@@ -176,7 +188,7 @@ static void T(trust_region)(const void *data, int64_t k) {
     p.size = fmin(fmax(T(largest_of)(A, D * D), LEAST_SIZE), MOST_SIZE);
     for (int64_t i = 0; i < D; i++) T(fill_row)(A + i * D, D, width, (REAL)(1 / p.size), p.A + i * width);
     T(fill_row)(a, D, width, 1, p.a);
-    ok = T(longest_step)(&p, ((const REAL *)q->bound)[k], *(const REAL *)q->temperature);
+    ok = T(longest_step)(&p, q->bound[k], *q->temperature);
     if (ok) {
       /* W' = R W is lower, and L' its inverse rather than L V^T: the two never drift apart. */
       REAL *old = p.A, *new = p.R, *inverse = p.V;
@@ -189,7 +201,7 @@ static void T(trust_region)(const void *data, int64_t k) {
       ok = T(all_finite)(new, D * width) && T(all_finite)(inverse, D * width) && T(all_finite)(moved, D);
       for (int64_t i = 0; i < D; i++) ok = ok && inverse[i * width + i] > 0;
       if (ok) {
-        double rounding = T(rounding)(moved, inverse, new, D, width, p.a), most = *(const REAL *)q->most_rounding;
+        double rounding = T(rounding)(moved, inverse, new, D, width, p.a), most = *q->most_rounding;
         if (!(rounding <= most)) {
           T(lower_half)(L, D, width, p.U);
           ok = rounding <= T(rounding)(mean, p.U, old, D, width, p.a);
@@ -204,8 +216,18 @@ static void T(trust_region)(const void *data, int64_t k) {
     free(room);
   }
   q->ok[k] = (uint8_t)ok;
-  if (ok) return;
+  if (ok) return DONE;
   memcpy(new_mean, mean, D * sizeof(REAL));
   memcpy(new_L, L, D * D * sizeof(REAL));
   memcpy(new_W, W, D * D * sizeof(REAL));
+  return DONE;
+}
+
+static failure *T(trust_region)(const call *c, const trust_region_arrays *a) {
+  T(trust_regions) p = {.K = a->a->dims[0], .D = a->a->dims[1], .A = a->A->data, .a = a->a->data,
+                        .bound = a->bound->data, .usable = a->usable->data, .temperature = a->temperature->data,
+                        .most_rounding = a->most_rounding->data, .mean = a->mean->data, .L = a->L->data,
+                        .W = a->W->data, .new_mean = a->new_mean->data, .new_L = a->new_L->data,
+                        .new_W = a->new_W->data, .ok = a->ok->data};
+  return parallel(c, p.K, T(trust_region_component), &p);
 }

@@ -175,13 +175,11 @@ static inline REAL T(sum)(T(vec) v) {
   return s;
 }
 
-/* Room for so many numbers. A thread has no way to tell XLA that there is none. */
-static REAL *T(room)(int64_t numbers) {
+/* Memory for so many numbers, aligned for vectors; NULL if there is none. */
+static REAL *T(allocate)(int64_t numbers) {
   size_t bytes = ((size_t)numbers * sizeof(REAL) + 63) / 64 * 64;
-  REAL *found = aligned_alloc(64, bytes ? bytes : 64);
-  if (!found) {
-    fputs("natmix: there is not enough memory left.\n", stderr);
-    abort();
-  }
-  return found;
+  return aligned_alloc(64, bytes ? bytes : 64);
 }
+
+/* Numbers of a row that is filled up to whole vectors. */
+static int64_t T(whole)(int64_t numbers) { return (numbers + LANES - 1) / LANES * LANES; }

@@ -1,0 +1,35 @@
+"""The clock of a run."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+
+class Clock:
+    """Wall time since it was made, compilation included, without its pauses.
+
+    Runs pause it for what is not the algorithm's: evaluations of the ELBO and checkpoints.
+    """
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._paused = 0.0
+        self._stopped_at: float | None = None
+
+    def read(self) -> float:
+        """Seconds since the clock was made, less the pauses."""
+        now = time.perf_counter() if self._stopped_at is None else self._stopped_at
+        return now - self._start - self._paused
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """What happens inside takes no time; a pause within a pause changes nothing."""
+        if self._stopped_at is not None:
+            yield
+            return
+        self._stopped_at = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._paused += time.perf_counter() - self._stopped_at
+            self._stopped_at = None

@@ -1,0 +1,133 @@
+"""What runners of one state and of a batch of states have in common."""
+
+import abc
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from natmix.engine.background_compilation import BackgroundCompilation
+from natmix.engine.capacity import fewest_rows, grown, shrunk
+from natmix.gmmvi import GMMVI
+from natmix.kernels.compilation import quick_jit
+from natmix.kernels.sharding import whole_rows
+from natmix.modules.state import State
+
+CHUNK = 128
+"""The most iterations of a chunk: between two of them the host sees the state."""
+
+MANY = 2**31 - 1
+"""Evaluations, where there is no budget."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Some iterations of one run, and where they ended.
+
+    Attributes:
+        state: at their end; in a batch without the samples that it stores.
+        infos: every field of `natmix.Info` as an array over the iterations.
+        exhausted: whether there are none, because the next iteration might exceed the budget.
+        full_state: the state with all it stores, until the next chunk begins; None if ``state`` has it all.
+    """
+
+    state: State
+    infos: dict[str, np.ndarray]
+    exhausted: bool
+    full_state: Callable[[], State] | None = None
+
+    def __len__(self) -> int:
+        return len(self.infos["elbo"])
+
+
+class SlotUse(NamedTuple):
+    """How a state uses its capacity.
+
+    Attributes:
+        capacity: slots for components.
+        needs_room: whether the next iteration may add a component and finds no free slot.
+    """
+
+    capacity: int
+    needs_room: bool
+
+
+class AbstractRunner(abc.ABC):
+    """Advances states by compiled chunks, and keeps the time spent compiling apart.
+
+    One program serves every iteration with the same capacity (slots for components). The capacity grows
+    (`natmix.engine.capacity.grown`) when a component is to be added and no slot is free. It shrinks when
+    three quarters of the slots are empty and the number of iterations is a multiple of ``shrink_every``: not
+    when the clock says so, because another capacity may change the last digit of a sum.
+
+    Attributes:
+        algorithm: that advances the states.
+        compile_seconds: spent tracing and compiling so far.
+        shrink_every: iterations.
+    """
+
+    def __init__(self, algorithm: GMMVI, dim: int, most_components: int, shrink_every: int) -> None:
+        self.algorithm = algorithm
+        self.shrink_every = shrink_every
+        self.compile_seconds = 0.0
+        self._dim = dim
+        self._most_capacity = whole_rows(most_components, algorithm.mesh)
+        self._fewest_capacity = whole_rows(fewest_rows(dim), algorithm.mesh)
+        self._warm: set[tuple[int, int]] = set()
+        """(states, capacity) of the programs that are compiled."""
+        self._background = BackgroundCompilation()
+
+    @abc.abstractmethod
+    def advance_batch(
+        self, states: Sequence[State], iterations: int, budgets: Sequence[int | None]
+    ) -> list[Chunk]:
+        """At most ``iterations`` more steps of each state, within its budget of evaluations.
+
+        The states are those last returned, less the ones whose run has ended.
+        """
+
+    def _wanted_capacity(
+        self, use: Sequence[SlotUse], present: Callable[[], int], iteration: int, may_shrink: bool
+    ) -> int:
+        """The capacity for the next chunk; ``present`` is the largest number of components."""
+        capacity = max(each.capacity for each in use)
+        full = [each.capacity for each in use if each.needs_room]
+        if full:
+            return max(capacity, self._larger(max(full)))
+        may_shrink = may_shrink and iteration % self.shrink_every == 0 and capacity > self._fewest_capacity
+        if may_shrink and 4 * present() <= capacity:
+            return max(shrunk(capacity, self._dim), self._fewest_capacity)
+        return capacity
+
+    def _larger(self, capacity: int) -> int:
+        return min(grown(self.algorithm, capacity, self._dim), self._most_capacity)
+
+    def _compile_larger(
+        self, size: int, capacity: int, components: int, larger_program: Callable[[int], Callable[[], object]]
+    ) -> None:
+        """In the background, if that is due; ``larger_program`` makes what compiles for a capacity."""
+        larger = self._larger(capacity)
+        if (size, larger) not in self._warm and self._background.due(capacity, components, larger):
+            with self._compiling():
+                compile_program = larger_program(larger)
+            self._background.start(larger, compile_program)
+
+    @contextlib.contextmanager
+    def _compiling(self) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.compile_seconds += time.perf_counter() - start
+
+
+def clipped(budget: int | None) -> int:
+    """A budget of evaluations as an int32."""
+    return MANY if budget is None else max(min(budget, MANY), 0)
+
+
+@quick_jit()
+def resized(algorithm: GMMVI, state: State, capacity: int) -> State:
+    """The state with another capacity, by one program."""
+    return algorithm.resized(state, capacity)

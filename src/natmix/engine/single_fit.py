@@ -1,0 +1,218 @@
+"""One fit: a run that ends when it has converged, the best mixture of it, and the ELBO of that."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from natmix.array_types import PRNGKey
+from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
+from natmix.engine.chunk_runner import ChunkRunner
+from natmix.engine.clock import Clock
+from natmix.engine.convergence import CHECK_EVERY, BestRecorder, StoppingRule, objective
+from natmix.engine.final_elbo import FinalElbo
+from natmix.engine.fit_loop import FitLoop, evaluations_given
+from natmix.engine.limits import Limits, is_number
+from natmix.engine.progress_line import ProgressLine
+from natmix.engine.recorder import Recorder
+from natmix.engine.single_run import SingleRun
+from natmix.engine.snapshot import CallbackRecorder, FitSnapshot
+from natmix.engine.trajectory import TrajectoryRecorder
+from natmix.gmmvi import GMMVI
+from natmix.interrupts import Interrupt
+from natmix.mixture import Mixture
+from natmix.mixture.negligible import without_negligible
+from natmix.modules.state import State
+from natmix.targets import AbstractTarget, TargetError
+
+_ADVICE = "Start where the density is positive (init_mean, init_scale or box)"
+
+
+@dataclasses.dataclass(frozen=True)
+class FitOptions:
+    """When a fit ends, and what it shows meanwhile; as `natmix.fit` takes them.
+
+    Attributes:
+        limits: of iterations, evaluations and seconds.
+        tolerance: of the stopping rule.
+        elbo: how many samples the final ELBO has.
+        progress: whether to show a live line; only on a terminal if None.
+        callback: called after every chunk of iterations; ends the fit by returning True.
+    """
+
+    limits: Limits
+    tolerance: float
+    elbo: FinalElbo
+    progress: bool | None = None
+    callback: Callable[[FitSnapshot], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.tolerance) and self.tolerance >= 0):
+            raise ValueError(f"tolerance must be a number and not negative, got {self.tolerance!r}.")
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(
+                f"callback must be a function of a snapshot, got {type(self.callback).__name__}."
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """What is needed to run it again, as plain Python."""
+        limits = self.limits
+        return {
+            "max_iterations": limits.max_iterations,
+            "max_evaluations": limits.max_evaluations,
+            "max_seconds": limits.max_seconds,
+            "elbo_samples": self.elbo.samples,
+            "tolerance": self.tolerance,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class FitOutcome:
+    """What a fit found.
+
+    Attributes:
+        mixture: the last one, or the best one; without components of negligible weight.
+        left_out: components of negligible weight.
+        elbo: of the mixture.
+        draws: the samples behind it; None if that was broken off.
+        trajectory: every field of `natmix.Info`, ``objective`` and ``seconds`` over the iterations.
+        iterations: how many.
+        evaluations: of the target by these iterations.
+        stopped: why it ended.
+        compile_seconds: spent compiling.
+        running_seconds: spent in iterations.
+        elbo_seconds: spent on the ELBO.
+        notes: what the user should know.
+        failure: the error of the target that ended it, if one did.
+    """
+
+    mixture: Mixture
+    left_out: int
+    elbo: Elbo
+    draws: EvaluatedDraws | None
+    trajectory: dict[str, np.ndarray]
+    iterations: int
+    evaluations: int
+    stopped: str
+    compile_seconds: float
+    running_seconds: float
+    elbo_seconds: float
+    notes: tuple[str, ...]
+    failure: TargetError | None
+
+
+class SingleFit:
+    """Runs one fit.
+
+    The trajectory, the best mixture and the stopping rule are recorders of its run; so are the progress line
+    and the user's callback, which comes last: if it raises, the others have seen the chunk.
+    """
+
+    def __init__(
+        self,
+        algorithm: GMMVI,
+        target: AbstractTarget,
+        state: State,
+        components: int,
+        options: FitOptions,
+        first_evaluations: int,
+        clock: Clock,
+    ) -> None:
+        """Prepare it.
+
+        Args:
+            algorithm: the algorithm.
+            target: what to approximate.
+            state: the first one.
+            components: that it has.
+            options: when to end.
+            first_evaluations: of the target before the first iteration.
+            clock: started when the user called.
+        """
+        self._algorithm, self._target, self._options = algorithm, target, options
+        most = algorithm.component_adaptation.most_components(components)
+        self._runner = ChunkRunner(algorithm, target, most, shrink_every=CHECK_EVERY)
+        self._trajectory = TrajectoryRecorder()
+        self._best = BestRecorder(algorithm, options.tolerance)
+        self._line = ProgressLine(algorithm.codename, options.progress)
+        rule = StoppingRule(algorithm, components, options.tolerance)
+        recorders: list[Recorder] = [self._trajectory, rule, self._best, self._line]
+        if options.callback is not None:
+            recorders.append(CallbackRecorder(options.callback, first_evaluations))
+        aside = options.elbo.reserve + first_evaluations
+        self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
+        self._interrupt = Interrupt()
+        self._check_budget(aside)
+
+    def run(self, key: PRNGKey) -> FitOutcome:
+        """Until it ends, by an interrupt too; ``key`` is for the samples of the ELBO."""
+        with self._interrupt.watching(), self._line:
+            loop = FitLoop(self._runner, [self._run], self._interrupt, (CHECK_EVERY,))
+            loop.run()
+            failure = loop.failure or self._run.failure
+            if failure is not None:
+                return self._outcome("failed", failure=failure)
+            stopped = "interrupted" if self._interrupt.asked else self._run.stopped
+            assert stopped is not None
+            self._interrupt.forget()
+            return self._with_elbo(stopped, key)
+
+    def _check_budget(self, aside: int) -> None:
+        budget = self._run.budget()
+        if budget is None:
+            return
+        needed = int(self._algorithm.next_evaluations_at_most(self._run.state))
+        if needed > budget:
+            raise ValueError(
+                f"max_evaluations={self._run.limits.max_evaluations} is not enough: an iteration needs "
+                f"{needed}, and {aside} are spent on the start or set aside for the final ELBO; "
+                "allow more, or lower sample_selector={'desired_samples': ...} or elbo_samples."
+            )
+
+    def _with_elbo(self, stopped: str, key: PRNGKey) -> FitOutcome:
+        outcome = self._outcome(stopped)
+        n = self._options.elbo.samples_after(self._run, self._target.inside_jax, stopped == "interrupted")
+        before = time.perf_counter()
+        try:
+            draws = evaluated_draws(outcome.mixture, self._target, key, n) if n else None
+            elbo = NO_ELBO if draws is None else elbo_of(draws)
+        except KeyboardInterrupt as error:
+            draws, elbo, self._interrupt.asked = None, no_elbo(evaluations_given(error)), True
+        except TargetError as error:
+            return dataclasses.replace(
+                outcome, stopped="failed", elbo=no_elbo(error.evaluations), failure=error
+            )
+        return dataclasses.replace(
+            outcome,
+            stopped="interrupted" if self._interrupt.asked else stopped,
+            elbo=elbo,
+            draws=draws,
+            elbo_seconds=time.perf_counter() - before,
+        )
+
+    def _outcome(self, stopped: str, failure: TargetError | None = None) -> FitOutcome:
+        chosen, note = self._best.choose(self._run)
+        mixture, left_out = without_negligible(chosen)
+        trajectory = self._trajectory.arrays()
+        if trajectory:
+            seconds = trajectory.pop("seconds")
+            values = objective(trajectory, float(self._algorithm.temperature))
+            trajectory |= {"objective": values, "seconds": seconds}
+        return FitOutcome(
+            mixture=mixture,
+            left_out=left_out,
+            elbo=NO_ELBO,
+            draws=None,
+            trajectory=trajectory,
+            iterations=self._run.iterations,
+            evaluations=self._run.evaluations,
+            stopped=stopped,
+            compile_seconds=self._runner.compile_seconds,
+            running_seconds=self._run.running_seconds,
+            elbo_seconds=0.0,
+            notes=() if note is None else (note,),
+            failure=failure,
+        )

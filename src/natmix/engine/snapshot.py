@@ -1,0 +1,78 @@
+"""What a callback of `natmix.fit` is given."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from natmix.engine.recorder import Recorder
+from natmix.engine.runner import Chunk
+from natmix.engine.single_run import SingleRun
+from natmix.interrupts import user_code
+from natmix.mixture import Mixture
+from natmix.mixture.negligible import without_negligible
+from natmix.modules.state import State
+
+
+@dataclasses.dataclass(frozen=True)
+class FitSnapshot:
+    """Where a fit is, after a chunk of iterations.
+
+    Attributes:
+        iteration: iterations done.
+        elbo: mean of the ELBO (Eq. 1) over the iterations of the chunk, each on its own samples.
+        elbo_se: its standard error.
+        components: of the mixture, those of negligible weight included.
+        evaluations: of the target, those before the first iteration included.
+        seconds: since `fit` was called.
+    """
+
+    iteration: int
+    elbo: float
+    elbo_se: float
+    components: int
+    evaluations: int
+    seconds: float
+    _state: State = dataclasses.field(repr=False)
+
+    @classmethod
+    def of(cls, run: SingleRun, chunk: Chunk, first_evaluations: int = 0) -> "FitSnapshot":
+        """Of a run after this chunk."""
+        elbo, error = chunk.infos["elbo"], chunk.infos["elbo_se"]
+        return cls(
+            run.iterations,
+            float(np.mean(elbo)),
+            float(np.sqrt(np.mean(error**2) / len(error))),
+            run.components,
+            first_evaluations + run.evaluations,
+            run.seconds,
+            run.state,
+        )
+
+    @functools.cached_property
+    def mixture(self) -> Mixture:
+        """The present mixture, without components of negligible weight.
+
+        Copied when it is first asked for, which must be within the callback: the next iterations reuse its
+        memory. A copy stays valid.
+        """
+        if any(a.is_deleted() for a in jax.tree.leaves((self._state.iteration, self._state.mixture))):
+            raise RuntimeError(
+                "The fit has gone on, and this snapshot's mixture is gone; ask for it within the callback."
+            )
+        return without_negligible(jax.device_get(self._state.mixture))[0]
+
+
+class CallbackRecorder(Recorder):
+    """Calls the user's function after every chunk; ends the run if that returns True."""
+
+    def __init__(self, callback: Callable[[FitSnapshot], Any], first_evaluations: int) -> None:
+        self._callback, self._first_evaluations = callback, first_evaluations
+
+    def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
+        with user_code():
+            answer = self._callback(FitSnapshot.of(run, chunk, self._first_evaluations))
+        return "callback" if isinstance(answer, (bool, np.bool_)) and answer else None

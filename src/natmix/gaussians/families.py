@@ -1,0 +1,41 @@
+"""The covariance families by name."""
+
+from typing import TypeVar
+
+from natmix.gaussians.base import AbstractGaussians
+from natmix.gaussians.diagonal import DiagonalGaussians
+from natmix.gaussians.full import FullGaussians
+
+Family = TypeVar("Family", bound=type[AbstractGaussians])
+
+FAMILIES: dict[str, type[AbstractGaussians]] = {
+    FullGaussians.name: FullGaussians,
+    DiagonalGaussians.name: DiagonalGaussians,
+}
+"""What ``fit(covariance=name)`` accepts, in the order in which names are listed."""
+
+
+def register(family: Family) -> Family:
+    """Make a family known by its `name`; also as a decorator of the class.
+
+    Raises:
+        ValueError: another family has this name.
+    """
+    if FAMILIES.setdefault(family.name, family) is not family:
+        raise ValueError(
+            f"There is a covariance family {family.name!r} already, {FAMILIES[family.name].__name__}: "
+            f"give {family.__name__} another name."
+        )
+    return family
+
+
+def family_named(name: str) -> type[AbstractGaussians]:
+    """The family of this name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not isinstance(name, str) or name not in FAMILIES:
+        *others, last = map(repr, FAMILIES)
+        raise ValueError(f"covariance must be {', '.join(others)} or {last}, got {name!r}.")
+    return FAMILIES[name]
