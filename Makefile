@@ -5,16 +5,19 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors tutorials clean
+.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
 
-test: lint ## lint, types and tests
+test: lint tests ## lint, types and tests
+
+tests: $(VENV)/.dev ## the tests alone
 	$(BIN)/pytest -n 2 --dist loadfile
 
-test-slow: $(VENV)/.dev ## the long checks
-	$(BIN)/pytest -n 2 --dist loadfile -m slow
+test-slow: $(VENV)/.dev ## the long checks, and the contract of all combinations with the programs as shipped
+	$(BIN)/pytest -n 2 --dist loadfile -m slow --ignore tests/modules/test_contract.py
+	NATMIX_TEST_AS_SHIPPED=1 $(BIN)/pytest -n 2 -m 'slow or not slow' tests/modules/test_contract.py
 
 lint: $(VENV)/.dev ## style and types
 	$(BIN)/ruff check .
@@ -50,6 +53,9 @@ bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what th
 bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (hours)
 	$(BIN)/python -m pip install --quiet 'blackjax>=1.2'
 	$(BIN)/python benchmarks/quality/posteriors --write results $(BENCH)
+
+wheel: $(VENV)/.created ## the package with its native kernels for this machine, under dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,36 +1,26 @@
 """Double precision is available to all tests; those of float32 ask for it by dtype.
 
-Most of the time of the tests goes into compiling programs that run once, so the compiler is asked
-not to optimise them; the programs are the same, their results too. Each process uses one thread,
-because several processes run side by side.
+Programs are compiled as `compiler_settings` says; shapes are checked as `shape_checks` says.
 """
-
-import os
-from importlib.metadata import version
-from pathlib import Path
-
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"
-    # Later compilers have no choice of emitters.
-    + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""),
-)
-os.environ.setdefault("NPROC", "1")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = ""  # no files left behind by commands
 
 import signal
 import sys
+from pathlib import Path
 
+import compiler_settings  # before jax
 import jax
 import pytest
+import shape_checks
 
-from natmix.kernels import compilation
-
-compilation._CPU_OPTIONS["xla_backend_optimization_level"] = 0
 jax.config.update("jax_enable_x64", True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
 
 MAPS = Path("/proc/self/maps")
+
+
+def pytest_configure():
+    shape_checks.install()  # before anything of natmix is imported
+    compiler_settings.set_options_of_natmix()
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +35,7 @@ def forget_programs():
 def quick_compilation():
     """For files that compile many whole runs: XLA's own optimisations are left out too."""
     before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_disable_most_optimizations", not compiler_settings.AS_SHIPPED)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
 

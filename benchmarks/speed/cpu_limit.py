@@ -113,11 +113,13 @@ def measured_rates() -> Rates:
 def measured(row: Row, components: int) -> Cost:
     """Of this row from a start with so many components."""
     phase = later_phase(row, components)
-    algorithm, adaptation = phase.algorithm, phase.algorithm.component_adaptation
+    algorithm = phase.algorithm
+    estimator: Any = algorithm.ng_estimator
+    adaptation: Any = algorithm.component_adaptation
     query, _, batch = asked_and_told(phase)
     evaluate = quick_jit()(lambda q: algorithm.evaluate(phase.state, q, phase.target))
     K, N, D = phase.components, int(batch.count), phase.state.mixture.dim
-    own = algorithm.ng_estimator.own_samples_only
+    own = estimator.own_samples_only
     tried = adaptation.database_candidates + adaptation.prior_candidates
     candidates = tried * phase.searches
     return Cost(

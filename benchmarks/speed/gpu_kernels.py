@@ -52,7 +52,7 @@ def compiled(size) -> str:
     ).devices[0]
 
     def chunk(arrays, iterations, budget, state):
-        return chunk_runner._chunk.__wrapped__(rest, arrays, iterations, budget, state)
+        return chunk_runner._chunk.__wrapped__(rest, arrays, iterations, budget, state)  # type: ignore[attr-defined]
 
     placed = SingleDeviceSharding(device)
     program = jax.jit(chunk, in_shardings=placed, out_shardings=placed)

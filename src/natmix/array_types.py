@@ -6,10 +6,12 @@ N samples, H remembered generations, W records of a component's rewards.
 
 from typing import Any
 
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 Scalar = Float[Array, ""]
 Count = Int[Array, ""]
 Flag = Bool[Array, ""]
 PRNGKey = Key[Array, ""]
+KeyLike = PRNGKey | UInt32[Array, " words"] | int
+"""A typed key, an old-style key or a seed."""
 PyTree = Any

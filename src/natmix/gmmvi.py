@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from natmix.array_types import Count, Flag, PRNGKey, PyTree
+from natmix.array_types import Count, Flag, KeyLike, PRNGKey, PyTree
 from natmix.kernels.compilation import quick_jit
 from natmix.kernels.log_densities import relevant_log_prob
 from natmix.kernels.plan import Plan, using
@@ -70,9 +70,9 @@ class GMMVI(eqx.Module):
             **overrides: by module: a dictionary of hyperparameters, or an option itself; and
                 ``temperature``, ``zero_penalty``.
         """
-        from natmix.modules.codenames import build
+        from natmix.modules.codenames import fields_of
 
-        return build(codename, overrides)
+        return cls(**fields_of(codename, overrides))
 
     @property
     def codename(self) -> str:
@@ -106,7 +106,7 @@ class GMMVI(eqx.Module):
     # The algorithm ------------------------------------------------------------------------------
 
     def init(
-        self, key: PRNGKey | int, mixture: Mixture, prior: Mixture | None = None, capacity: int | None = None
+        self, key: KeyLike, mixture: Mixture, prior: Mixture | None = None, capacity: int | None = None
     ) -> State:
         """The state before the first iteration.
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike, PRNGKey
 
 
-def as_key(key: PRNGKey | int) -> PRNGKey:
+def as_key(key: KeyLike) -> PRNGKey:
     """A typed key from a typed key, an old-style key or an integer seed."""
     if not hasattr(key, "dtype") and (isinstance(key, bool) or not isinstance(key, int)):
         raise ValueError(f"A seed is a whole number (or a JAX key), got {key!r}.")

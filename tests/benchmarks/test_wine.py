@@ -57,7 +57,7 @@ def test_target_and_reference_have_the_kept_rows(tmp_path, kept):
         wanted.append(-np.sum((h @ W3 + b3 - kept["quality"]) ** 2) - v @ v / 2)
     points, key = jnp.asarray(x, jnp.float32), jax.random.key(0)
     np.testing.assert_allclose(found.reference.fn(points), wanted, rtol=1e-5)
-    for values in (found.target.fn.features, found.reference.fn.features):
+    for values in (found.target.fn.features, found.reference.fn.features):  # type: ignore[attr-defined]
         np.testing.assert_allclose(values, kept["features"], rtol=1e-6)
     assert found.target.fn(key, points).shape == (2,)
     assert not found.secondary
@@ -66,7 +66,7 @@ def test_target_and_reference_have_the_kept_rows(tmp_path, kept):
 def test_without_kept_rows_the_problem_is_natmixs(tmp_path):
     found = problem.load("wine", 0, tmp_path, jnp.float32)
     own = problems.load("wine", seed=0, dtype=jnp.float32)
-    np.testing.assert_array_equal(found.target.fn.quality, own.target.fn.quality)
+    np.testing.assert_array_equal(found.target.fn.quality, own.target.fn.quality)  # type: ignore[attr-defined]
     assert problem.digest(tmp_path) == {}
 
 

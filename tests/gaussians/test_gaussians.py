@@ -377,7 +377,7 @@ def test_finite_in_whatever_way_it_is_compiled(make: Callable[[], Any], compiled
 
 
 @ALL_FAMILIES
-def test_where_chooses_rows(make: Callable[[], Any]) -> None:
+def test_where_chooses_rows(make: Callable[..., Any]) -> None:
     a, b = make(), make(5)
     mixed = a.where(jnp.array([True, False, True]), b)
     jax.tree.map(lambda m, x, y: close(m, np.stack([x[0], y[1], x[2]])), mixed, a, b)

@@ -59,11 +59,11 @@ def test_a_point_belongs_to_a_path_by_its_distance_in_standard_deviations():
 def test_lucky_samples_seldom_make_a_rough_gaussian_better_than_the_exact_one():
     """Without its standard error the best estimate is that of a rough one in up to 48 of 60 cases."""
     path = lbfgs_run(values(), np.zeros(D))
-    paths = [best_gaussian(values(), path, np.random.default_rng(seed)) for seed in range(60)]
-    rough = [not np.allclose(relative(p.covariance), relative(COVARIANCE), atol=1e-3) for p in paths]
+    found = [best_gaussian(values(), path, np.random.default_rng(seed)) for seed in range(60)]
+    rough = [not np.allclose(relative(g.covariance), relative(COVARIANCE), atol=1e-3) for g in found]
     assert sum(rough) <= 6
-    for path in paths:
-        np.testing.assert_allclose((path.mean - MEAN) / SCALES, 0, atol=0.05)
+    for gaussian in found:
+        np.testing.assert_allclose((gaussian.mean - MEAN) / SCALES, 0, atol=0.05)
 
 
 def test_a_gaussian_is_found_whatever_its_scales():

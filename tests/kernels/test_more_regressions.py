@@ -39,6 +39,7 @@ def patch(monkeypatch):
 def share_chosen(mixture, batch):
     parts, weights = mixture.components, mixture.log_weights
     pairs = regressions(parts, weights, batch, ONE, True, False, form="sparse")
+    assert isinstance(pairs, sparse.SparseRegressions)
     return float(jnp.sum(pairs.chosen.counts)) / batch.log_components.size
 
 

@@ -77,7 +77,7 @@ def test_sums_keep_their_digits_whatever_the_hint(spread: Spread, near: str) -> 
 @native_only
 def test_a_component_far_from_all_samples_keeps_its_densities(spread: Spread) -> None:
     far = spread.mixture.components.mean.at[5].set(100.0)
-    components = FullGaussians.from_scale_tril(far, spread.mixture.components.scale_tril)
+    components = FullGaussians.from_scale_tril(far, spread.mixture.components.scale_tril)  # type: ignore[attr-defined]
     spread.mixture = Mixture(spread.mixture.log_weights, components)
     exact = np.asarray(components.log_prob(spread.samples))
     elsewhere = np.flatnonzero(spread.source != 5)
@@ -121,9 +121,9 @@ def test_new_samples_meet_generations(dtype: type) -> None:
     counts[8:] = 0
     used = np.where(np.arange(12) < 4, counts // 2, counts)
     own = s.exact[np.arange(len(s.x)), s.source]
-    m, W, c = parts.mean, parts.inverse_tril, parts.log_normaliser()
+    m, W, c = parts.mean, parts.inverse_tril, parts.log_normaliser()  # type: ignore[attr-defined]
     drawn = (jnp.asarray(n, dtype) for n in (used, counts))
-    mass, each = native.background_log_density(
+    mass, each = native.background_log_density(  # type: ignore[call-arg]
         s.samples, m, W, c, *drawn, jnp.asarray(own, dtype), 3, jnp.asarray(1000)
     )
     with np.errstate(divide="ignore"):

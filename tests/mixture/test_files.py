@@ -33,7 +33,7 @@ def mixture(kind: str = "full", dtype: Any = np.float64) -> Mixture:
 def write(path: Path, header: dict[str, str] | None = None, **changes: Any) -> Path:
     """A file as natmix writes it, with some parts changed (None: left out)."""
     q = mixture("diagonal")
-    tensors = {"log_weights": q.log_weights, "mean": q.means, "scale": q.components.scale} | changes
+    tensors = {"log_weights": q.log_weights, "mean": q.means, "scale": q.components.scale} | changes  # type: ignore[attr-defined]
     standard = {"format": FORMAT, "version": VERSION, "representation": "diagonal", "metadata": "{}"}
     kept = {name: np.asarray(value) for name, value in tensors.items() if value is not None}
     save_file(kept, path, standard | (header or {}))
@@ -59,8 +59,8 @@ def test_round_trip_after_an_update_keeps_the_stored_arrays(tmp_path: Path) -> N
     again = Mixture.load(tmp_path / "q").components
     assert isinstance(again, FullGaussians)
     np.testing.assert_array_equal(again.mean, moved.mean)
-    np.testing.assert_array_equal(again.scale_tril, moved.scale_tril)
-    np.testing.assert_allclose(again.inverse_tril, moved.inverse_tril, rtol=1e-5)
+    np.testing.assert_array_equal(again.scale_tril, moved.scale_tril)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(again.inverse_tril, moved.inverse_tril, rtol=1e-5)  # type: ignore[attr-defined]
 
 
 json_values = st.recursive(

@@ -149,8 +149,8 @@ def test_float32_operations_on_ill_conditioned_mixtures(name: str) -> None:
     single, double = (OPERATIONS[name](q) for q in ill_conditioned())
     assert single.dtype == jnp.float32
     # In whitened coordinates, where every direction counts the same.
-    L = np.asarray(double.components.scale_tril)
-    ratio = np.linalg.solve(L, np.asarray(single.components.scale_tril, np.float64))
+    L = np.asarray(double.components.scale_tril)  # type: ignore[attr-defined]
+    ratio = np.linalg.solve(L, np.asarray(single.components.scale_tril, np.float64))  # type: ignore[attr-defined]
     eye = np.broadcast_to(np.eye(single.dim), ratio.shape)
     np.testing.assert_allclose(ratio, eye, atol=2e-3)
     shift = np.linalg.solve(L, np.asarray(single.means - double.means)[..., None])

@@ -94,7 +94,7 @@ def test_names_with_bounds_stand_for_numbers():
         lambda p: -p["rate"] - p["share"], None, None, None, None, {"rate": (0, None), "share": (0, 1)}
     )
     assert found.coordinates == ("rate", "share")
-    assert found.first == {"rate": 1.0, "share": 0.5}
+    assert found.first == {"rate": 1.0, "share": 0.5}  # type: ignore[attr-defined]
     # At zero rate is 1 and share 1/2, with the Jacobians 1 and 1/4.
     assert float(found.log_density(jnp.zeros(2))) == pytest.approx(-1.5 + np.log(1 / 4))
 
@@ -301,6 +301,7 @@ def test_models_that_cannot_be_fitted():
         natmix.fit(3, model_args=())
 
 
+@pytest.mark.filterwarnings("ignore:Out-of-support values provided")  # numpyro's, beside our sentence
 def test_data_without_a_finite_density_get_a_sentence():
     def count(y):
         rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))

@@ -6,6 +6,7 @@ import itertools
 import json
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -339,7 +340,7 @@ def fake_compile_model(stan_file, *, stanc_args=(), make_args=()):
 @pytest.fixture
 def bridgestan(monkeypatch, tmp_path):
     """Stands for the package; its sources are there if the path is not empty."""
-    fake = types.ModuleType("bridgestan")
+    fake: Any = types.ModuleType("bridgestan")
     fake.compile = types.ModuleType("bridgestan.compile")
     fake.path = "somewhere"
     fake.compile.get_bridgestan_path = lambda download=True: fake.path

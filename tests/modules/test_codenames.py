@@ -31,7 +31,7 @@ def test_overrides_by_module():
         temperature=2.0,
     )
     assert algo.sample_selector.desired_samples == 7
-    assert float(algo.component_stepsize.stepsize) == 0.5
+    assert float(algo.component_stepsize.stepsize) == 0.5  # type: ignore[attr-defined]
     assert float(algo.temperature) == 2.0
     settings = algo.settings()
     assert settings["sample_selector"]["desired_samples"] == 7
@@ -42,12 +42,12 @@ def test_overrides_by_module():
 
 def test_the_adaptive_stepsize_of_the_direct_update_does_not_overshoot():
     def largest(name, **overrides):
-        return float(GMMVI.from_codename(name, weight_stepsize=overrides).weight_stepsize.max_stepsize)
+        return float(GMMVI.from_codename(name, weight_stepsize=overrides).weight_stepsize.max_stepsize)  # type: ignore[attr-defined]
 
     assert (largest("samtrun"), largest("samtron")) == (1, 4)
     assert largest("samtrun", max_stepsize=3.0) == 3
     assert largest("samtrun", stepsize=0.1) == 1
-    assert float(GMMVI.from_codename("samtrun").weight_stepsize.max_stepsize) == 1
+    assert float(GMMVI.from_codename("samtrun").weight_stepsize.max_stepsize) == 1  # type: ignore[attr-defined]
 
 
 def test_an_option_itself_as_override():

@@ -205,7 +205,7 @@ def histories(n, bad):
 @pytest.mark.parametrize("del_iters", [9, 30])
 def test_a_useless_component_goes_once_the_window_is_full(del_iters):
     window = del_iters + 2 * (del_iters // 3)
-    gone = replay(*histories(window + 5, np.full(window + 5, -100.0)), del_iters)
+    gone = replay(*histories(window + 5, np.full(window + 5, -100.0)), del_iters)  # type: ignore[call-arg]
     assert not gone[: window - 1].any()
     assert gone[window - 1].tolist() == [False, True]
 
@@ -221,9 +221,9 @@ def test_rewards_far_from_zero_keep_their_digits():
 
 def test_an_improving_component_stays():
     n = 60
-    gone = replay(*histories(n, -100 * 0.9 ** np.arange(n)), 30)
+    gone = replay(*histories(n, -100 * 0.9 ** np.arange(n)), 30)  # type: ignore[call-arg]
     assert not gone.any()
-    slow = replay(*histories(n, -100 * 0.999 ** np.arange(n)), 30)
+    slow = replay(*histories(n, -100 * 0.999 ** np.arange(n)), 30)  # type: ignore[call-arg]
     assert slow[-1].tolist() == [False, True]
 
 

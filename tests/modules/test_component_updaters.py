@@ -237,7 +237,7 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
     bound = np.exp(rng.uniform(np.log(1e-3), np.log(2.0), size=K))
     bound[::6] = 1e12  # definite ones: the full step
     A, a, bound = (np.asarray(v, np.float32) for v in (A, a, bound))
-    found = cholesky_search(*map(jnp.asarray, (A, a, bound)), jnp.asarray(1, jnp.float32))
+    found = cholesky_search(*map(jnp.asarray, (A, a, bound)), jnp.asarray(1, jnp.float32))  # type: ignore[call-arg]
     assert bool(jnp.all(found.ok))
     U, shift = np.asarray(found.factor, np.float64), np.asarray(found.shift, np.float64)
     P = U @ np.swapaxes(U, 1, 2)
@@ -245,7 +245,8 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
     kl = 0.5 * (inverse_trace - D + np.linalg.slogdet(P)[1] + np.sum(shift**2, axis=1))
     values, vectors = np.linalg.eigh(A.astype(np.float64))
     b = np.einsum("kij,ki->kj", vectors, a.astype(np.float64))
-    exact = eigen_search(*map(jnp.asarray, (values, b, bound.astype(np.float64))), ONE)
+    eigenvalues, rotated, bounds = (jnp.asarray(v) for v in (values, b, bound.astype(np.float64)))
+    exact = eigen_search(eigenvalues, rotated, bounds, ONE)
     full = np.asarray(exact.eta) <= 1 + 1e-9
     assert full[::6].all()
     assert np.all(kl <= 1.005 * bound + 1e-6)
@@ -326,4 +327,4 @@ def test_a_component_that_is_too_narrow_may_become_wider():
     one = jnp.asarray(1, jnp.float32)
     new, ok = Direct().update(gaussians, natural_gradient, jnp.ones(1, jnp.float32), jnp.ones(1, int), one)
     assert bool(ok[0])
-    assert float(new.scale_tril[0, 0, 0]) > 1.2e-7
+    assert float(new.scale_tril[0, 0, 0]) > 1.2e-7  # type: ignore[attr-defined]

@@ -2,15 +2,20 @@
 
 import dataclasses
 import itertools
+import os
+import subprocess
+import sys
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiler_settings import AS_SHIPPED
 from helpers import random_mixture
 
 from natmix import GMMVI, MODULES, JaxTarget, Mixture
+from natmix.kernels.compilation import compiler_options, quick_jit
 
 OPTIONS = [(module, option) for module, options in MODULES.items() for option in options]
 IDS = [option.letter for _, option in OPTIONS]
@@ -43,7 +48,7 @@ def start(diagonal, dtype):
     return Mixture.full(jnp.ones(3), means, 4 * jnp.broadcast_to(jnp.eye(2, dtype=dtype), (3, 2, 2)))
 
 
-@eqx.filter_jit
+@quick_jit()
 def thirty(algo, state, target):
     return jax.lax.scan(lambda s, _: algo.step(s, target), state, None, length=30)
 
@@ -163,6 +168,29 @@ PAIRWISE = pairwise()
 def test_pairwise_combinations_run(name, diagonal):
     """Full and diagonal covariances in turn; the slow test has all combinations with both."""
     check_thirty_iterations(name, diagonal)
+
+
+@pytest.mark.skipif(AS_SHIPPED, reason="everything here is")
+def test_some_combinations_run_as_shipped():
+    """With the compiler's options of users, which are fixed for a process; make test-slow has them all."""
+    pairs = [f"{name}-{diagonal}" for name, diagonal in zip(PAIRWISE[:4], [False, True] * 2, strict=True)]
+    tests = [f"test_pairwise_combinations_run[{pair}]" for pair in pairs]
+    others = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "NPROC")}
+    outcome = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+        + [f"{__file__}::{test}" for test in ["test_as_shipped_is_as_shipped", *tests]],
+        env=others | {"NATMIX_TEST_AS_SHIPPED": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.skipif(not AS_SHIPPED, reason="runs in a process of the test above and in make test-slow")
+def test_as_shipped_is_as_shipped():
+    assert "xla_backend_optimization_level=0" not in os.environ.get("XLA_FLAGS", "")
+    assert compiler_options()["xla_backend_optimization_level"] > 0
+    assert not jax.config.read("jax_disable_most_optimizations")
 
 
 @pytest.mark.parametrize(

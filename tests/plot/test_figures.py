@@ -12,11 +12,12 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 
 from natmix import GMMVI, Mixture, Result
+from natmix.diagnostics.elbo import Elbo
 from natmix.plot import plot_components_2d, plot_density_2d, plot_fit_2d, plot_overview, plot_trajectory
 from natmix.plot.density_2d import MASSES, mass_levels
 from natmix.plot.grid import on_grid, window
 from natmix.plot.trajectory import _running_mean, _short_number
-from natmix.result.result import Counts, Elbo, Timings
+from natmix.result import Counts, Timings
 
 MIXTURE = Mixture.full(
     [0.6, 0.3, 0.1],
@@ -131,7 +132,7 @@ def test_fit_2d_draws_on_given_axes_and_shows_marginals():
     mixture = Mixture.diagonal([0.5, 0.5], [[0.0, 1.0, 2.0], [1.0, 1.0, -1.0]], np.ones((2, 3)))
     assert plot_fit_2d(mixture, dims=(2, 0), samples=0, resolution=40, ax=ax) is ax
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("$x_{3}$", "$x_{1}$")
-    np.testing.assert_allclose([p.center for p in ax.patches], [[2, 0], [-1, 1]])
+    np.testing.assert_allclose([p.center for p in ax.patches], [[2, 0], [-1, 1]])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

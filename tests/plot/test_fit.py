@@ -13,10 +13,11 @@ import matplotlib.pyplot as plt
 
 from natmix import GMMVI, Mixture, Result
 from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.elbo import Elbo
 from natmix.models import AbstractModel
 from natmix.plot import plot_corner
 from natmix.plot.corner_layout import CornerLayout
-from natmix.result.result import Counts, Elbo, Timings
+from natmix.result import Counts, Timings
 from tests.plot.test_figures import N, blank
 
 

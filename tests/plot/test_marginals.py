@@ -59,7 +59,7 @@ def test_marginals_draw_fit_and_target(mixture, samples, tmp_path):
     for ax, curve in zip(panels, marginals(mixture, samples, range(6), 30), strict=True):
         (line,), (steps,) = ax.lines, ax.patches
         np.testing.assert_array_equal(line.get_ydata(), curve.fit)
-        np.testing.assert_array_equal(steps.get_data().values, curve.target)
+        np.testing.assert_array_equal(steps.get_data().values, curve.target)  # type: ignore[attr-defined]
         assert line.get_color() != steps.get_facecolor()
     figure = panels[0].figure
     assert "Fit and target: all 6 marginals" in texts(figure)

@@ -37,9 +37,9 @@ CASES = {
 
 
 def run(name, devices, target, iterations=6, **settings):
-    rows = 7 if name == "SAMTRON" and devices is not None else 16  # one of them grows
+    capacity = 7 if name == "SAMTRON" and devices is not None else 16  # one of them grows
     algo = GMMVI.from_codename(name, **settings).on(devices)
-    state = algo.init(0, random_mixture(1, 7, 3, spread=2.0), capacity=rows)
+    state = algo.init(0, random_mixture(1, 7, 3, spread=2.0), capacity=capacity)
     runner = ChunkRunner(algo, target, algo.component_adaptation.most_components(7))
     rows, infos = [state.mixture.num_components], []
     while int(state.iteration) < iterations:

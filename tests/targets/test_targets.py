@@ -264,7 +264,7 @@ REFUSED_OUTSIDE = {
     "ragged": (lambda x: [[1.0], [1.0, float(np.asarray(x)[0])], []], "real numbers"),
     "raises": (lambda x: 1 / int(np.asarray(x)[0] * 0), "ZeroDivisionError"),
     "two arguments": (lambda x, data: np.asarray(x).sum(), "functools.partial"),
-    "misspelt": (lambda x: np.nosuch(x), "AttributeError"),
+    "misspelt": (lambda x: np.nosuch(x), "AttributeError"),  # type: ignore[attr-defined]
 }
 
 

@@ -4,6 +4,7 @@ Run by the benchmark: python -m side_by_side.ours DIRECTORY RUN SECONDS
 """
 
 import time
+from typing import Any
 
 _BEFORE_IMPORTS = time.perf_counter()
 
@@ -72,7 +73,8 @@ def main(directory: Path, run: str, seconds: float) -> None:
 
 
 def keep(record: Recorder, mixture: Mixture) -> None:
-    log_weights, parts = np.asarray(mixture.log_weights), mixture.components
+    log_weights = np.asarray(mixture.log_weights)
+    parts: Any = mixture.components
     present = log_weights > -np.inf
     record.keep(log_weights[present], np.asarray(parts.mean)[present], np.asarray(parts.scale_tril)[present])
 

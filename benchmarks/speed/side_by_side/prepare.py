@@ -64,7 +64,7 @@ def start_key(seed: int) -> Any:
 
 def data(problem: problems.Problem) -> tuple[str, dict[str, Any]]:
     """The kind of a problem and the arrays that make it up."""
-    fn = problem.target.fn
+    fn: Any = problem.target.fn
     kind = type(fn).__name__
     if kind in ("GaussianMixture", "StudentMixture"):
         shape = {

@@ -56,7 +56,7 @@ def _chunk(
     algo, target = rest.joined(arrays)
     _, blank = eqx.filter_eval_shape(_step, algo, target, state)
 
-    def more(carry: tuple[Count, Count, State, InfoLog]) -> Count:
+    def more(carry: tuple[Count, Count, State, InfoLog]) -> Flag:
         i, spent, state, _ = carry
         affordable = spent <= budget - algo.next_evaluations_at_most(state)
         return (i < iterations) & affordable & ~algo.needs_room(state)
@@ -83,7 +83,7 @@ def _tell(algorithm: GMMVI, state: State, query: Query, evaluation: Evaluation) 
 
 
 @quick_jit()
-def _outlook(algorithm: GMMVI, state: State) -> tuple[Count, Count]:
+def _outlook(algorithm: GMMVI, state: State) -> tuple[Flag, Count]:
     return algorithm.needs_room(state), algorithm.next_evaluations_at_most(state)
 
 

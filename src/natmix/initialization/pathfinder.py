@@ -8,6 +8,7 @@ Laplace approximation at the end of the path is a candidate too.
 """
 
 import contextlib
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ def in_mode(x: Float[np.ndarray, " D"], gaussian: PathGaussian) -> bool:
     values, basis = np.linalg.eigh(gaussian.covariance / np.outer(scale, scale))
     # In the neck of a funnel rounding makes the matrix singular.
     step = ((x - gaussian.mean) / scale) @ basis / np.sqrt(np.maximum(values, 1e-12))
-    return float(np.linalg.norm(step)) <= np.sqrt(len(x)) + 3
+    return float(np.linalg.norm(step)) <= math.sqrt(len(x)) + 3
 
 
 def _gaussians(path: LbfgsPath) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -8,6 +8,7 @@ Outside of `jax.vmap` these functions return their argument.
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
 
 from natmix.array_types import Count, Flag
 
@@ -19,7 +20,7 @@ def batch_any(flag: Flag) -> Flag:
 
 
 @batch_any.def_vmap
-def _batch_any(size: int, batched: list[bool], flag: Flag) -> tuple[Flag, bool]:
+def _batch_any(size: int, batched: list[bool], flag: Bool[Array, "..."]) -> tuple[Flag, bool]:
     return (jnp.any(flag, axis=0) if batched[0] else flag), False
 
 
@@ -30,5 +31,5 @@ def batch_max(number: Count) -> Count:
 
 
 @batch_max.def_vmap
-def _batch_max(size: int, batched: list[bool], number: Count) -> tuple[Count, bool]:
+def _batch_max(size: int, batched: list[bool], number: Int[Array, "..."]) -> tuple[Count, bool]:
     return (jnp.max(number, axis=0) if batched[0] else number), False

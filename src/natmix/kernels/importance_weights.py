@@ -52,7 +52,7 @@ def log_own(
     return jnp.where(own, jnp.zeros((), dtype), -jnp.inf)
 
 
-def effective_sample_size(log_w: Float[Array, "N *K"]) -> Float[Array, "*K"]:
+def effective_sample_size(log_w: Float[Array, " N *K"]) -> Float[Array, "*K"]:
     """n_eff = 1 / sum of squared self-normalised weights (Section 3.1); zero without samples."""
     top = jnp.max(log_w, axis=0)
     w = jnp.exp(log_w - jnp.where(jnp.isfinite(top), top, 0))

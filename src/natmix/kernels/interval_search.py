@@ -27,7 +27,7 @@ def choose(plan: Plan) -> Form:
 
 
 def first_inside(
-    inside: Callable[[Float[Array, "S *K"]], Bool[Array, "S *K"]],
+    inside: Callable[[Float[Array, " S *K"]], Bool[Array, " S *K"]],
     low: Float[Array, "*K"],
     high: Float[Array, "*K"],
     halvings: int,
@@ -50,7 +50,7 @@ def first_inside(
 
 
 def _narrowed(
-    inside: Callable[[Float[Array, "S *K"]], Bool[Array, "S *K"]],
+    inside: Callable[[Float[Array, " S *K"]], Bool[Array, " S *K"]],
     low: Float[Array, "*K"],
     high: Float[Array, "*K"],
     sections: int,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike, PRNGKey
 from natmix.checks import as_int
 from natmix.estimate import Estimate, counted, mean_estimate, rounding_error
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
@@ -133,13 +133,13 @@ class Mixture(eqx.Module):
     # Sampling -----------------------------------------------------------------------------------
 
     @key_by_keyword
-    def sample(self, n: int = 1, *, key: PRNGKey | int = 0) -> Float[Array, "n D"]:
+    def sample(self, n: int = 1, *, key: KeyLike = 0) -> Float[Array, "n D"]:
         """``n`` independent samples [n, D]; ``key`` is a JAX key or an integer seed."""
         return self.sample_with_components(n, key=key)[0]
 
     @key_by_keyword
     def sample_with_components(
-        self, n: int = 1, *, key: PRNGKey | int = 0
+        self, n: int = 1, *, key: KeyLike = 0
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
         """``n`` samples and the component that each was drawn from."""
         return _sample(self, as_key(key), as_int(n, "The number of samples", 0))
@@ -169,7 +169,7 @@ class Mixture(eqx.Module):
         return _quantile(self, p.reshape(-1)).reshape(*p.shape, self.dim)
 
     @key_by_keyword
-    def entropy(self, n: int = 10_000, *, key: PRNGKey | int = 0) -> Estimate:
+    def entropy(self, n: int = 10_000, *, key: KeyLike = 0) -> Estimate:
         """H(q) = -E[log q]: exact for one component, otherwise from ``n`` samples."""
         q = self._present()
         if q.num_components == 1:
@@ -178,7 +178,7 @@ class Mixture(eqx.Module):
         return mean_estimate(-log_q, rounding_error(q.dtype, log_q))
 
     @key_by_keyword
-    def kl(self, other: "Mixture", n: int = 10_000, *, key: PRNGKey | int = 0) -> Estimate:
+    def kl(self, other: "Mixture", n: int = 10_000, *, key: KeyLike = 0) -> Estimate:
         """KL(self || other): exact between two Gaussians, otherwise from ``n`` samples of self."""
         if other.dim != self.dim:
             raise ValueError(f"Both mixtures must have the same dimension, got {self.dim} and {other.dim}.")

@@ -55,7 +55,7 @@ class Bounds(NamedTuple):
         inside = jnp.log(high - low) + jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z)
         return jnp.sum(jnp.where(self._both, inside, jnp.where(self._below | self._above, z, 0)))
 
-    def unconstrain(self, x: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
+    def unconstrain(self, x: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
         """The inverse of `constrain`, for points strictly inside."""
         low, high = self._finite()
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -106,7 +106,8 @@ class StanModel(AbstractModel):
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         """Of a concrete point: JAX cannot trace Stan."""
-        return self._backend.values(np.asarray(x, float)[None])[0]
+        value: Any = self._backend.values(np.asarray(x, float)[None]).reshape(())
+        return value
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Parameters, transformed parameters and generated quantities under Stan's names.

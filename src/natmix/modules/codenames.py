@@ -67,10 +67,8 @@ def parse(codename: str) -> dict[str, type[Option]]:
     return {m: chosen[m] for m in MODULES}
 
 
-def build(codename: str, overrides: Mapping[str, Any]) -> "GMMVI":
-    """A GMMVI from its codename and hyperparameters by module."""
-    from natmix.gmmvi import GMMVI
-
+def fields_of(codename: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a GMMVI from its codename and hyperparameters by module."""
     options = parse(codename)
     plain = {"temperature", "zero_penalty"}
     unknown = [name for name in overrides if name not in MODULES and name not in plain]
@@ -82,7 +80,7 @@ def build(codename: str, overrides: Mapping[str, Any]) -> "GMMVI":
     parts: dict[str, Any] = {
         m: _option(m, option, overrides.get(m), _beside(options, option)) for m, option in options.items()
     }
-    return GMMVI(**parts, **{k: v for k, v in overrides.items() if k in plain})
+    return parts | {k: v for k, v in overrides.items() if k in plain}
 
 
 def codename(algorithm: "GMMVI") -> str:

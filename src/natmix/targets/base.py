@@ -32,7 +32,13 @@ class TargetError(RuntimeError):
 class AbstractTarget(eqx.Module):
     """An unnormalised log density on D-dimensional space."""
 
-    dim: eqx.AbstractVar[int]
+    if TYPE_CHECKING:  # an AbstractVar would be the first argument of every target for type checkers
+
+        @property
+        def dim(self) -> int:
+            """D."""
+    else:
+        dim: eqx.AbstractVar[int]
 
     @property
     @abc.abstractmethod

@@ -54,7 +54,7 @@ def hand(x):
 def test_robots_stand_as_their_samples_say(arm):
     ax = plot_planar_robot(arm, GOALS[4], samples=25, seed=3)
     (lines,) = (c for c in ax.collections if c.get_label() == "samples")
-    drawn = np.array(lines.get_segments())
+    drawn = np.array(lines.get_segments())  # type: ignore[attr-defined]
     assert drawn.shape == (25, 11, 2)
     x, rows = arm.sample_with_components(25, key=3)
     np.testing.assert_allclose(drawn[:, 0], 0)
@@ -62,9 +62,9 @@ def test_robots_stand_as_their_samples_say(arm):
     np.testing.assert_allclose(drawn[:, -1], end_position(x), atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(np.diff(drawn, axis=1), axis=-1), 1, atol=1e-6)
     # A colour per component, the heavier the more opaque.
-    alpha = lines.get_colors()[:, 3]
+    alpha = lines.get_colors()[:, 3]  # type: ignore[attr-defined]
     weights = np.asarray(arm.weights)[np.asarray(rows)]
-    assert len(np.unique(lines.get_colors(), axis=0)) == len(np.unique(rows))
+    assert len(np.unique(lines.get_colors(), axis=0)) == len(np.unique(rows))  # type: ignore[attr-defined]
     assert (np.diff(alpha[np.argsort(weights)]) >= 0).all()
     assert alpha.max() > alpha.min()
 
@@ -76,8 +76,8 @@ def test_the_heaviest_of_a_family_is_drawn_thick_and_goals_are_marked(arm):
     expected = hand(np.asarray(arm.means)[[1, 2, 3]])  # lightest first, the heaviest on top
     np.testing.assert_allclose(ends, expected, atol=1e-6)
     np.testing.assert_allclose(hand(arm.means)[:3], [[7, 0], [7, 0], [0, 7]], atol=1e-5)
-    rings = [c for c in ax.collections if len(c.get_offsets()) == 4 and len(c.get_edgecolors())]
-    assert any(np.allclose(c.get_edgecolors()[0], to_rgba(KNOWN)) for c in rings)
+    rings = [c for c in ax.collections if len(c.get_offsets()) == 4 and len(c.get_edgecolor())]
+    assert any(np.allclose(c.get_edgecolor()[0], to_rgba(KNOWN)) for c in rings)
     np.testing.assert_array_equal(rings[-1].get_offsets(), GOALS[4])
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels == ["70.0% (2)", "20.0% (1)", "10.0% (1)", "goal"]

@@ -89,7 +89,7 @@ def test_minibatches_are_unbiased(name):
 @pytest.mark.parametrize(("name", "tolerance"), [("breast_cancer", 0.03), ("german_credit", 0.1)])
 def test_minibatches_vary_as_without_replacement(name, tolerance):
     problem = problems.load(f"{name}_mb")
-    signed = np.asarray(problem.target.fn.signed)
+    signed = np.asarray(problem.target.fn.signed)  # type: ignore[attr-defined]
     x = np.random.default_rng(2).normal(0, 0.05, problem.dim)
     N, n = len(signed), 20_000
     noisy = evaluate(problem.target, np.tile(x, (n, 1)), gradient=False).log_density

@@ -109,7 +109,7 @@ def test_samples_and_density_belong_together(name, shrink):
     """E_p[q / p] = 1 for a normalised q with lighter tails than p."""
     problem = problems.load(name, seed=5)
     x = problem.sample(50_000, key=jax.random.key(3))
-    L = problem.target.fn.shape.scale_tril
+    L = problem.target.fn.shape.scale_tril  # type: ignore[attr-defined]
     q = Mixture.full(np.ones(10), problem.modes, shrink * jnp.einsum("kij,klj->kil", L, L))
     ratio = jnp.exp(q.log_prob(x) - evaluate(problem.target, x, gradient=False).log_density)
     error = ratio.std() / np.sqrt(len(x))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -118,7 +119,7 @@ def test_network(sizes: tuple[int, int], dtype: type, spread: float) -> None:
     start, stride = start_and_stride(jax.random.key(R), N, R)
     chosen = np.asarray(minibatch_rows(start, stride, R, size))
     arrays = [jnp.asarray(a, dtype) for a in (x, f, q)]
-    got, values = (native.wine_network(*arrays, start, stride, size, None, gradient=g) for g in (True, False))
+    got, values = (native.wine_network(*arrays, start, stride, size, None, gradient=g) for g in (True, False))  # type: ignore[call-arg]
     expected = [network(x[n], f[chosen[n]], q[chosen[n]], R) for n in range(N)]
     value, gradient = (np.stack(part) for part in zip(*expected, strict=True))
     close(got[0], value, spread * np.abs(value), dtype)
@@ -178,7 +179,7 @@ def test_points_beyond_the_count_are_zero_and_never_read() -> None:
 
 
 @eqx.filter_jit
-def evaluate(target: object, x: jax.Array, count: jax.Array, gradient: bool, kernels: bool) -> object:
+def evaluate(target: Any, x: jax.Array, count: jax.Array, gradient: bool, kernels: bool) -> Any:
     assert current().native == kernels
     return target.evaluate(jax.random.key(5), x, count, gradient)
 

@@ -7,6 +7,7 @@ import inspect
 import shutil
 import subprocess
 import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 LIBRARIES = {"core": (CORE, native), "experiments": (EXPERIMENTS, experiments)}
 
 
-def called(module: object) -> set[str]:
+def called(module: types.ModuleType) -> set[str]:
     """Names of the kernels that a package's calls name, as text."""
     source = ast.parse(inspect.getsource(sys.modules[f"{module.__name__}.calls"]))
     texts = {n.value for n in ast.walk(source) if isinstance(n, ast.Constant) and isinstance(n.value, str)}

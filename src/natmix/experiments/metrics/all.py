@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike, PRNGKey
 from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.effective_sample_size import FORWARD_ESS
 from natmix.experiments.metrics.entropy import ENTROPY
@@ -39,7 +39,7 @@ class Metrics(dict[str, float]):
         self.missing = missing
 
 
-def all_metrics(problem: "Problem", mixture: Mixture, key: PRNGKey | int, samples: int = 2000) -> Metrics:
+def all_metrics(problem: "Problem", mixture: Mixture, key: KeyLike, samples: int = 2000) -> Metrics:
     """All metrics that are available, each with its standard error if it has one (``_se``).
 
     Those of `METRICS`, and the problem's own. From samples of the mixture: ``neg_elbo`` with ``zero_share``

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.diagnostics.psis import log_mean_exp, relative_ess
 from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.ratios import at_mixture_samples, at_target_samples
@@ -12,7 +12,7 @@ from natmix.targets import AbstractTarget
 
 
 def reverse_effective_sample_size(
-    mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000
+    mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int = 2000
 ) -> float:
     """ESS / n = E_q[w]^2 / E_q[w^2], w = p~ / q, from samples of the mixture: 1 if q = p.
 

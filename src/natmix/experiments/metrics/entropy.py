@@ -2,13 +2,13 @@
 
 import jax
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.estimate import Estimate, mean_estimate
 from natmix.experiments.metrics.base import Measured, Metric
 from natmix.mixture import Mixture
 
 
-def entropy(mixture: Mixture, key: PRNGKey | int, samples: int = 2000) -> Estimate:
+def entropy(mixture: Mixture, key: KeyLike, samples: int = 2000) -> Estimate:
     """H(q) = -E_q[log q(x)], from samples of the mixture; exact for a single Gaussian."""
     if mixture.num_components == 1:
         return mixture.entropy()

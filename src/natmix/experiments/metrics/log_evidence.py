@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.diagnostics.psis import log_mean_exp, relative_ess
 from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.ratios import at_mixture_samples
@@ -29,9 +29,7 @@ class Evidence(NamedTuple):
     invalid_share: float
 
 
-def log_evidence(
-    mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000
-) -> Evidence:
+def log_evidence(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int = 2000) -> Evidence:
     """The estimate log Z = log E_q[w], w = p~(x) / q(x), from samples of the mixture.
 
     The standard error is std(w) / (mean(w) sqrt(n)).

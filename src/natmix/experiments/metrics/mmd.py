@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.experiments.references import load, reference_name
 from natmix.mixture import Mixture
 
@@ -34,7 +34,7 @@ def mmd(samples: ArrayLike, reference: ArrayLike, alpha: float) -> float:
     return _mmd(np.asarray(samples, dtype=float), kernel)
 
 
-def mmd_to_reference(problem_name: str, mixture: Mixture, key: PRNGKey | int) -> float:
+def mmd_to_reference(problem_name: str, mixture: Mixture, key: KeyLike) -> float:
     """`mmd` between 2000 samples of the mixture and the reference samples of a test problem.
 
     They are generated once by ``natmix references``; a FileNotFoundError says so if they are missing.

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.diagnostics.elbo import estimate_elbo
 from natmix.experiments.metrics.base import Measured, Metric
 from natmix.mixture import Mixture
@@ -26,7 +26,7 @@ class NegElbo(NamedTuple):
     invalid_share: float
 
 
-def neg_elbo(mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int = 2000) -> NegElbo:
+def neg_elbo(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int = 2000) -> NegElbo:
     """-ELBO = E_q[log q(x) - log p~(x)] = KL(q || p) - log Z (Eq. 1), from samples of the mixture."""
     if samples < 1:
         raise ValueError(f"An estimate needs at least one sample, got {samples}.")

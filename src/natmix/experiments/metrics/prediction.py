@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.kernels.blocks import block_rows, sum_blocks
 from natmix.mixture import Mixture
 
@@ -18,7 +18,7 @@ Predict = Callable[[Float[Array, " D"], Any], Float[Array, " N"]]
 
 
 def mean_prediction(
-    predict: Predict, mixture: Mixture, key: PRNGKey | int, features: Any, wanted: ArrayLike, samples: int
+    predict: Predict, mixture: Mixture, key: KeyLike, features: Any, wanted: ArrayLike, samples: int
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     """(1/n) sum_i predict(x_i, features), x_i from the mixture, and what was ``wanted`` as an array."""
     if samples < 1:

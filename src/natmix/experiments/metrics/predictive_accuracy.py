@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.experiments.metrics.prediction import Predict, mean_prediction
 from natmix.mixture import Mixture
 
@@ -13,7 +13,7 @@ from natmix.mixture import Mixture
 def predictive_accuracy(
     probabilities: Predict,
     mixture: Mixture,
-    key: PRNGKey | int,
+    key: KeyLike,
     features: Any,
     labels: ArrayLike,
     samples: int = 2000,

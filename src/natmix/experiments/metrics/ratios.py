@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike, PRNGKey
 from natmix.diagnostics.elbo import target_log_density
 from natmix.mixture import Mixture
 from natmix.random_keys import as_key
@@ -26,7 +26,7 @@ class Ratios(NamedTuple):
     invalid_share: float
 
 
-def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: PRNGKey | int, samples: int) -> Ratios:
+def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int) -> Ratios:
     """At samples of q; with the same key the samples of `natmix.experiments.metrics.neg_elbo`."""
     if samples < 2:
         raise ValueError(f"An estimate with a standard error needs at least two samples, got {samples}.")

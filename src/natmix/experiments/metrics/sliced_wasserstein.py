@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from natmix.array_types import PRNGKey
+from natmix.array_types import KeyLike
 from natmix.experiments.metrics.base import Measured, Metric
 from natmix.random_keys import as_key
 
@@ -15,7 +15,7 @@ _ELEMENTS = 2**23
 
 
 def sliced_wasserstein(
-    a: ArrayLike, b: ArrayLike, key: PRNGKey | int, projections: int = 200, p: float = 2.0
+    a: ArrayLike, b: ArrayLike, key: KeyLike, projections: int = 200, p: float = 2.0
 ) -> float:
     """SW_p = (E_u[W_p(u^T a, u^T b)^p])^(1/p), u uniform on the sphere.
 

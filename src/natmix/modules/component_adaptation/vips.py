@@ -26,9 +26,9 @@ PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
 class History(eqx.Module):
     """What is kept for each component."""
 
-    rewards: Float[Array, "K W"]
+    rewards: Float[Array, "*K W"]
     """The last records, newest last."""
-    quiet: Int[Array, " K"]
+    quiet: Int[Array, " *K"]
     """For how many iterations both the weight and the greedy weight have been negligible."""
 
 

@@ -16,8 +16,8 @@ from natmix.modules.per_component import PerComponent
 class AdaptiveRow(eqx.Module):
     """What is kept for each component."""
 
-    stepsize: Float[Array, " K"]
-    previous: Float[Array, " K"]
+    stepsize: Float[Array, " *K"]
+    previous: Float[Array, " *K"]
 
 
 class Adaptive(AbstractComponentStepsize):

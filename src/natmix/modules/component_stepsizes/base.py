@@ -16,8 +16,8 @@ class Rewards(eqx.Module):
     r(o) = T log q(o) + E[R] under q(x|o), recorded before the weights change.
     """
 
-    last: Float[Array, " K"]
-    records: Int[Array, " K"]
+    last: Float[Array, " *K"]
+    records: Int[Array, " *K"]
 
 
 class AbstractComponentStepsize(Option):
