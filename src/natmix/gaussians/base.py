@@ -26,7 +26,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count
 from natmix.kernels import log_densities, scores
+from natmix.kernels.blocks import block_rows, map_blocks
 from natmix.kernels.gaussian_batch import LOG_2PI, Curvature, TriangularFactors
+from natmix.kernels.linalg import einsum
 
 
 class AbstractGaussians(eqx.Module):
