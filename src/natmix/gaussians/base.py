@@ -230,7 +230,7 @@ class AbstractGaussians(eqx.Module):
     @abc.abstractmethod
     def _cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
-    ) -> Float[Array, "K *form"]:
+    ) -> Float[Array, " K *form"]:
         """sum_n w y v^T, or what the family can hold of it."""
 
     @abc.abstractmethod
@@ -238,7 +238,7 @@ class AbstractGaussians(eqx.Module):
         """sum_n w y y^T."""
 
     @abc.abstractmethod
-    def _finish_cross(self, M: Float[Array, "K *form"]) -> Curvature:
+    def _finish_cross(self, M: Float[Array, " K *form"]) -> Curvature:
         """The symmetric part of M L."""
 
     @abc.abstractmethod
