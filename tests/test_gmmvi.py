@@ -288,7 +288,7 @@ def test_reuse_lowers_evaluations():
 
 def test_rows_too_few_for_the_components_get_a_sentence():
     algo = algorithm("SEMTRON")
-    with pytest.raises(ValueError, match="3 components do not fit into 2 rows"):
+    with pytest.raises(ValueError, match="3 components do not fit into 2 slots"):
         algo.resized(algo.init(0, start(), capacity=8), 2)
 
 

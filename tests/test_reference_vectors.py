@@ -308,7 +308,7 @@ def remembered(ring, iteration, mixture, x, source):
     draws = Draws(x, jnp.asarray(source, jnp.int32), number, count)
     log_components = mixture.component_log_prob(x)
     own = jnp.take_along_axis(log_components, draws.source[:, None], axis=1)[:, 0]
-    _, log_sums = ring.meet(x, old.used, own, count)
+    _, log_sums = ring.background_log_density(x, old.used, own, count)
     new = NewSamples(draws, jnp.zeros(len(x)), None, jnp.ones(len(x), bool), log_components, log_sums)
     return ring.push(old, new, mixture.components, iteration)
 

@@ -32,10 +32,13 @@ from timing import seconds_per_call
 from natmix import GMMVI, Mixture
 from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.chunk_runner import ChunkRunner
-from natmix.gaussians import AbstractGaussians, FullGaussians
+from natmix.gaussians import FullGaussians
 from natmix.gaussians.full import _HALVES
-from natmix.gaussians.quadratic_kernel import QuadraticKernel
-from natmix.gaussians.stacked_kernel import StackedKernel
+from natmix.kernels.coordinates import choose_coordinates
+from natmix.kernels.plan import current
+from natmix.kernels.relevant_blocks import sparse_pays
+from natmix.kernels.scores import weighted_score
+from natmix.kernels.stein_sums import stein
 from natmix.modules.records import NaturalGradient
 from natmix.targets import JaxTarget
 
@@ -111,7 +114,7 @@ def save(rows, device, folder):
 
 def ceilings() -> Ceilings:
     """The best of several sizes: one alone may meet a bad algorithm of the library's."""
-    gpu = jax.default_backend() != "cpu"
+    gpu = not current().on_cpu
 
     def product(dtype, precision):
         best = 0.0
@@ -198,26 +201,24 @@ def kernels(size) -> list[Kernel]:
     r = jax.nn.softmax(log_prob(g, x), 1)
     w = jax.nn.softmax(log_prob(g, x), 0)
     v = jax.random.normal(jax.random.key(1), (N, D))
-    kernel = g.kernel()
-    work, between = products(kernel, N)
+    form = choose_coordinates(current(), g)
+    work, between = products(form, g, N)
     ends = 4 * (N * K + 2 * N * D + 2 * K * D * D)
     calls = (
         ("log density", log_prob, (g, x)),
-        ("score", jax.jit(lambda g, r, x: AbstractGaussians.mixture_score(g, r, x)), (g, r, x)),
-        ("Stein", jax.jit(lambda g, w, x, v: AbstractGaussians.stein(g, w, x, v)), (g, w, x, v)),
+        ("score", jax.jit(lambda g, r, x: weighted_score(g, r, x, form=form)), (g, r, x)),
+        ("Stein", jax.jit(lambda g, w, x, v: stein(g, w, x, v, form=form)), (g, w, x, v)),
     )
-    by_pairs = (
-        ("score by pairs", jax.jit(lambda g, r, x: g.mixture_score(r, x)), (g, r, x)),
-        ("Stein by pairs", jax.jit(lambda g, w, x, v: g.stein(w, x, v)), (g, w, x, v)),
+    sparse = (
+        ("score by pairs", jax.jit(lambda g, r, x: weighted_score(g, r, x, form="sparse")), (g, r, x)),
+        ("Stein by pairs", jax.jit(lambda g, w, x, v: stein(g, w, x, v, form="sparse")), (g, w, x, v)),
     )
     out = [
         Kernel(name, 1e3 * seconds_per_call(fn, *arguments), flops, ends + inner)
         for (name, fn, arguments), flops, inner in zip(calls, work, between, strict=True)
     ]
-    if g.goes_by_pairs(x):
-        out += [
-            Kernel(name, 1e3 * seconds_per_call(fn, *arguments), 0, 0) for name, fn, arguments in by_pairs
-        ]
+    if sparse_pays(current(), g, N):
+        out += [Kernel(name, 1e3 * seconds_per_call(fn, *arguments), 0, 0) for name, fn, arguments in sparse]
     updater = GMMVI.from_codename("samtron").component_updater
     curvature = g.plus_identity(-g.pull_curvature(jnp.linalg.inv(covariance)))
     gradient = NaturalGradient(curvature, jnp.ones((K, D)), jnp.ones(K, bool))
@@ -227,15 +228,15 @@ def kernels(size) -> list[Kernel]:
     return [*out, Kernel("update", 1e3 * seconds_per_call(update, g, gradient), 0, 0)]
 
 
-def products(kernel, N) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def products(form, gaussians, N) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """FLOPs of the products alone and bytes of the array between: densities, scores, sums."""
-    K, D = kernel.gaussians.mean.shape
-    if isinstance(kernel, QuadraticKernel):
+    K, D = gaussians.mean.shape
+    if form in ("quadratic", "circular"):
         half, whole = ((D + 1) // 2 + 1) * (D + 1), D * D + D  # entries of a matrix that are multiplied
         entries = half, half, whole
         return tuple(2 * N * K * n for n in entries), tuple(16 * N * n for n in entries)
     once = 2 * N * K * D * D
-    if isinstance(kernel, StackedKernel):  # whitened in float64, weighted in float32
+    if form == "stacked":  # whitened in float64, weighted in float32
         return (once, 2 * once, 2 * once), (16 * K * N * D, 24 * K * N * D, 24 * K * N * D)
     halves = 2 * N * K * ((D // 2) ** 2 + (D - D // 2) * D)
     return (halves if D >= _HALVES else once, 2 * once, 2 * once), (8 * K * N * D,) * 3

@@ -18,10 +18,8 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from natmix.engine import chunk_runner
-from natmix.gaussians import full
-from natmix.kernels import blocks
 from natmix.kernels.compilation import parted
-from natmix.targets import points_per_call
+from natmix.kernels.plan import Plan, using
 
 H200 = """
 gpu_device_info {
@@ -49,10 +47,6 @@ def compiled(size) -> str:
     state = algorithm.init(0, mixture, capacity=rows)
     arrays, rest = parted((algorithm, target))
     number = jnp.asarray(100, jnp.int32)
-    # As on a GPU with much memory.
-    jax.default_backend = lambda: "gpu"
-    full.fast_doubles = lambda: True  # type: ignore[attr-defined]
-    blocks.by_memory = points_per_call.by_memory = lambda each, fewest, most: most  # type: ignore[attr-defined]
     device = topologies.get_topology_desc(
         topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
     ).devices[0]
@@ -63,7 +57,8 @@ def compiled(size) -> str:
     placed = SingleDeviceSharding(device)
     program = jax.jit(chunk, in_shardings=placed, out_shardings=placed)
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, number, number, state))
-    return program.trace(*shapes).lower(lowering_platforms=("cuda",)).compile().as_text()
+    with using(Plan("gpu", memory=150_000_000_000)):
+        return program.trace(*shapes).lower(lowering_platforms=("cuda",)).compile().as_text()
 
 
 def computations(text: str) -> dict[str, list[str]]:

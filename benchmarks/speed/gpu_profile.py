@@ -19,6 +19,7 @@ import jax
 
 from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.chunk_runner import ChunkRunner
+from natmix.kernels.plan import current
 
 ITERATIONS = 15
 
@@ -93,6 +94,6 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=1, help="together, by vmap")
     parser.add_argument("--top", type=int, default=20)
     options = parser.parse_args()
-    if jax.default_backend() == "cpu":
+    if current().on_cpu:
         parser.error("There is no GPU that JAX can use.")
     main(tuple(map(int, options.size.split(":"))), options.seeds, options.top)

@@ -30,10 +30,8 @@ from side_by_side.rows import choose, distinct
 from timing import seconds_per_call
 
 from natmix.kernels.compilation import quick_jit
-from natmix.modules.changes import updated
+from natmix.kernels.scores import mixture_score
 from natmix.modules.expectations import expected_log_ratios
-from natmix.modules.ng_estimators import in_passes
-from natmix.modules.ng_estimators.base import responsibilities_and_log_density
 
 COLUMNS = ("row", "components", "dimensions", "samples", "new", "whole_ms")
 PHASES = ("ask", "target", "tell", "score", "estimate", "update", "reweigh")
@@ -77,14 +75,13 @@ def seconds(phase: LaterPhase) -> dict[str, float]:
         return estimator.estimate(state.ng_estimator, state.mixture, batch, T, penalty)
 
     def score(mixture, batch):
-        if in_passes.pays(mixture.components, batch):
-            return in_passes.mixture_score(mixture, batch)
-        r, _ = responsibilities_and_log_density(batch.log_components, mixture.log_weights)
-        return mixture.components.mixture_score(r, batch.x, batch.count)
+        parts, log_weights = mixture.components, mixture.log_weights
+        return mixture_score(parts, batch.log_components, log_weights, batch.x, batch.count)
 
     def update(state, gradient):
         step = jnp.full(state.mixture.num_components, 0.01, batch.x.dtype)
-        return updated(algorithm.component_updater, state.mixture, gradient, step, state.updates.value, T)
+        parts, present = state.mixture.components, state.mixture.exists
+        return algorithm.component_updater.update(parts, gradient, step, state.updates.value, T, present)
 
     def reweigh(mixture, batch):
         log_components = mixture.components.log_prob(batch.x, batch.count)

@@ -19,6 +19,7 @@ from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.experiments import problems
 from natmix.experiments.runs.batch_choice import faster_together, step_size
+from natmix.kernels.plan import current
 
 CASES = {
     "cpu": ("gmm2:2:20", "gmm2:8:100", "gmm20:4:20", "gmm20:8:100", "german_credit:8:100", "gmm20:32:100"),
@@ -106,5 +107,5 @@ if __name__ == "__main__":
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args()
-    kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    kind = "cpu" if current().on_cpu else "gpu"
     main(options.seeds, options.repeats, options.cases or CASES[kind])

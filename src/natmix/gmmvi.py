@@ -11,10 +11,11 @@ from jaxtyping import Array
 
 from natmix.array_types import Count, Flag, KeyLike, PRNGKey, PyTree
 from natmix.kernels.compilation import quick_jit
-from natmix.kernels.relevance import relevant_log_prob
-from natmix.kernels.sharding import Devices, as_mesh, everywhere, everywhere_alike, using, whole_rows
+from natmix.kernels.log_densities import relevant_log_prob
+from natmix.kernels.plan import Plan, using
+from natmix.kernels.sharding import Devices, as_mesh, everywhere, everywhere_alike, whole_rows
 from natmix.mixture import Mixture
-from natmix.modules.changes import apply_change, candidates, iteration_info, updated
+from natmix.modules.changes import apply_change, candidates, iteration_info
 from natmix.modules.component_adaptation import AbstractComponentAdaptation
 from natmix.modules.component_adaptation.base import NewSamples
 from natmix.modules.component_stepsizes import AbstractComponentStepsize
@@ -23,7 +24,7 @@ from natmix.modules.component_updaters import AbstractComponentUpdater
 from natmix.modules.expectations import expected_log_ratios, objective
 from natmix.modules.hyperparameters import real
 from natmix.modules.ng_estimators import AbstractNgEstimator
-from natmix.modules.per_component import PerComponent, take_rows
+from natmix.modules.per_component import PerComponent, take_slots
 from natmix.modules.records import Evaluation, Query
 from natmix.modules.sample_selectors import AbstractSampleSelector
 from natmix.modules.state import Info, State, padded, placed_state, take_components
@@ -83,7 +84,7 @@ class GMMVI(eqx.Module):
     def on(self, mesh: Devices | None) -> "GMMVI":
         """The same algorithm on several devices: the same numbers, up to the order of sums.
 
-        Components (in `State`) and samples are divided among the devices, so the number of component rows
+        Components (in `State`) and samples are divided among the devices, so the number of component slots
         is rounded up to a multiple of theirs. States of one mesh do not fit another.
 
         Args:
@@ -91,6 +92,10 @@ class GMMVI(eqx.Module):
                 for one device.
         """
         return dataclasses.replace(self, mesh=as_mesh(mesh))
+
+    def plan(self, tree: PyTree = None) -> Plan:
+        """What its operations may use for the arrays of this tree: of their device, and of the mesh."""
+        return Plan.of(tree).on(self.mesh)
 
     def settings(self) -> dict[str, Any]:
         """All choices and hyperparameters, as plain Python."""
@@ -113,7 +118,7 @@ class GMMVI(eqx.Module):
             capacity: room for components, at least as many as the mixture has.
         """
         state = _fresh_state(self, as_key(key), mixture, prior, capacity)
-        with using(self.mesh):
+        with using(self.plan(state)):
             return placed_state(state)
 
     def step(self, state: State, target: AbstractTarget) -> tuple[State, Info]:
@@ -124,13 +129,14 @@ class GMMVI(eqx.Module):
     def evaluate(self, state: State, query: Query, target: AbstractTarget) -> Evaluation:
         """The target at the points wanted."""
         key = _iteration_keys(state).target
-        with using(self.mesh if target.inside_jax else None):
+        plan = self.plan(state)
+        with using(plan if target.inside_jax else plan.alone()):
             return target.evaluate(key, query.points, query.count, self.ng_estimator.needs_gradient)
 
     def ask(self, state: State) -> Query:
         """The points at which this iteration needs the target."""
-        self._check_rows(state)
-        with using(self.mesh):
+        self._check_slots(state)
+        with using(self.plan(state)):
             return self._ask(state)
 
     def _ask(self, state: State) -> Query:
@@ -148,19 +154,19 @@ class GMMVI(eqx.Module):
 
     def tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
         """The rest of the iteration, given the target at those points."""
-        self._check_rows(state)
-        with using(self.mesh):
+        self._check_slots(state)
+        with using(self.plan(state)):
             state = dataclasses.replace(state, mixture=_known_weights(state.mixture))
             new_state, info = self._tell(state, query, evaluation)
             return placed_state(new_state), info
 
-    def _check_rows(self, state: State) -> None:
+    def _check_slots(self, state: State) -> None:
         """Whether every device can have as many components as the others."""
-        rows = state.mixture.num_components
-        if whole_rows(rows, self.mesh) != rows:
+        slots = state.mixture.num_components
+        if whole_rows(slots, self.mesh) != slots:
             assert self.mesh is not None
             raise ValueError(
-                f"A state with {rows} component rows cannot be divided among {self.mesh.size} devices; "
+                f"A state with {slots} component slots cannot be divided among {self.mesh.size} devices; "
                 "make it with `init` or `resized` of the algorithm on this mesh."
             )
 
@@ -187,8 +193,9 @@ class GMMVI(eqx.Module):
         natural_gradient = algo.ng_estimator.estimate(
             state.ng_estimator, state.mixture, batch, T, algo.zero_penalty
         )
-        components, success = updated(
-            algo.component_updater, state.mixture, natural_gradient, stepsizes, state.updates.value, T
+        present = state.mixture.exists
+        components, success = algo.component_updater.update(
+            state.mixture.components, natural_gradient, stepsizes, state.updates.value, T, present
         )
         estimator_state = algo.ng_estimator.feedback(state.ng_estimator, success)
 
@@ -197,7 +204,12 @@ class GMMVI(eqx.Module):
             state.weight_stepsize, objective(mixture, state.rewards.value, T), state.iteration
         )
         log_components = relevant_log_prob(
-            mixture, batch.x, batch.count, batch.near, log_background=batch.log_background
+            components,
+            batch.x,
+            batch.count,
+            mixture.log_weights,
+            batch.near,
+            log_background=batch.log_background,
         )
         log_ratio, elbo = expected_log_ratios(
             mixture, batch, log_components, T, algo.weight_updater.self_normalised
@@ -253,7 +265,7 @@ class GMMVI(eqx.Module):
         return self.sample_selector.next_draws_at_most(components) + extra
 
     def needs_room(self, state: State) -> Flag:
-        """Whether the next step may want to add a component and finds no free row."""
+        """Whether the next step may want to add a component and finds no free slot."""
         full = jnp.all(state.mixture.log_weights > -jnp.inf)
         return full & self.component_adaptation.wants_to_add(state.iteration, state.mixture)
 
@@ -266,20 +278,20 @@ class GMMVI(eqx.Module):
         exists = state.mixture.log_weights > -jnp.inf
         old = exists.shape[0]
         if capacity < old and state.sample_selector is not None:
-            raise ValueError("A state that reuses samples cannot shrink: their Gaussians need the rows.")
+            raise ValueError("A state that reuses samples cannot shrink: their Gaussians need the slots.")
         if not isinstance(exists, jax.core.Tracer) and int(jnp.sum(exists)) > capacity:
-            raise ValueError(f"{int(jnp.sum(exists))} components do not fit into {capacity} rows.")
+            raise ValueError(f"{int(jnp.sum(exists))} components do not fit into {capacity} slots.")
         front = jnp.argsort(~exists, stable=True)
         order = jnp.concatenate([front, jnp.full(max(0, capacity - old), -1)])[:capacity]
         order = jnp.where((order >= 0) & exists[order], order, -1)
-        rows = take_rows(state, order)
+        moved = take_slots(state, order)
         resized = dataclasses.replace(
-            rows,
+            moved,
             mixture=take_components(state.mixture, order),
             ids=jnp.where(order >= 0, state.ids[order], jnp.arange(capacity, dtype=jnp.int32)),
             sample_selector=self.sample_selector.resized(state.sample_selector, old, capacity),
         )
-        with using(self.mesh):
+        with using(self.plan(state)):
             return placed_state(resized)
 
 

@@ -15,7 +15,7 @@ from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.runner import CHUNK
 from natmix.experiments import runs
 from natmix.experiments.runs import Limits
-from natmix.kernels.batching import anyone, most
+from natmix.kernels.batching import batch_any, batch_max
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -186,15 +186,15 @@ def test_states_have_their_samples_when_they_are_asked_for_and_until_the_group_g
 
 def test_branches_stay_branches_and_loops_stay_short():
     def branch(x):
-        return jax.lax.cond(anyone(x > 2), lambda: jnp.where(x > 2, jnp.sin(x), 0.0), lambda: 0.0)
+        return jax.lax.cond(batch_any(x > 2), lambda: jnp.where(x > 2, jnp.sin(x), 0.0), lambda: 0.0)
 
     x = jnp.arange(4.0)
     assert "cond" in str(jax.make_jaxpr(jax.vmap(branch))(x))
     np.testing.assert_allclose(jax.vmap(branch)(x), np.where(x > 2, np.sin(x), 0))
-    assert anyone(jnp.asarray(False)) == False  # noqa: E712
+    assert batch_any(jnp.asarray(False)) == False  # noqa: E712
 
     def rounds(n):
-        return jax.lax.fori_loop(0, most(n), lambda _, c: c + 1, 0)
+        return jax.lax.fori_loop(0, batch_max(n), lambda _, c: c + 1, 0)
 
     assert jax.vmap(rounds)(jnp.array([1, 5, 3])).tolist() == [5, 5, 5]
     assert rounds(jnp.asarray(2)) == 2
@@ -209,7 +209,7 @@ def test_the_search_for_a_new_component_stays_a_branch(monkeypatch):
         return str(program).count("cond[")
 
     agreed = branches()
-    monkeypatch.setattr("natmix.modules.component_adaptation.vips.anyone", lambda flag: flag)
+    monkeypatch.setattr("natmix.modules.component_adaptation.vips.batch_any", lambda flag: flag)
     assert branches() < agreed
 
 

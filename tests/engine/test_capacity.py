@@ -2,20 +2,21 @@
 
 import jax
 import pytest
+from plans import GPU, NATIVE, XLA
 
 from natmix import GMMVI
 from natmix.engine.capacity import fewest_rows, grown, initial_capacity
-from natmix.kernels import native
+from natmix.kernels.plan import using
 
 
-@pytest.fixture(params=["cpu", "gpu"])
-def backend(request, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: request.param)
-    return request.param
+@pytest.fixture(params=[NATIVE, XLA, GPU], ids=["native", "xla", "gpu"])
+def plan(request):
+    with using(request.param):
+        yield request.param
 
 
 @pytest.mark.parametrize("dim", [1, 10, 31, 100, 300])
-def test_rows_hold_the_components_and_grow(backend, dim):
+def test_rows_hold_the_components_and_grow(plan, dim):
     algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 1000})
     for components in range(1, 300, 7):
         rows = initial_capacity(algorithm, components, dim)
@@ -23,37 +24,36 @@ def test_rows_hold_the_components_and_grow(backend, dim):
     assert all(rows < grown(algorithm, rows, dim) <= 4 * rows for rows in range(1, 600))
 
 
-def test_rows_that_are_dear_are_few(backend, monkeypatch):
+def test_slots_that_are_expensive_are_few(plan):
     algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 150})
     assert initial_capacity(algorithm, 20, 300) == 24
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert [grown(algorithm, rows, 300) for rows in (24, 40)] == [32, 56]
-    assert grown(algorithm, 32, 20) == 128
-    assert grown(algorithm, 256, 31) == 512
+    with using(GPU):
+        assert [grown(algorithm, rows, 300) for rows in (24, 40)] == [32, 56]
+        assert grown(algorithm, 32, 20) == 128
+        assert grown(algorithm, 256, 31) == 512
 
 
-def test_on_a_cpu_few_dimensions_have_many_rows_to_begin_with(monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert [fewest_rows(dim) for dim in (1, 16, 17, 64, 65)] == [32, 32, 8, 8, 4]
+def test_on_a_cpu_few_dimensions_have_many_slots_to_begin_with():
+    with using(XLA):
+        assert [fewest_rows(dim) for dim in (1, 16, 17, 64, 65)] == [32, 32, 8, 8, 4]
 
 
-@pytest.fixture(params=[True, False], ids=["loops", "no loops"])
-def loops(request, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    monkeypatch.setattr(native, "used", lambda: request.param)
-    return request.param
+@pytest.fixture(params=[NATIVE, XLA], ids=["native", "xla"])
+def native(request):
+    with using(request.param):
+        yield request.param.native
 
 
-def test_on_a_cpu_empty_rows_are_many_where_they_cost_little(loops):
+def test_on_a_cpu_empty_rows_are_many_where_they_cost_little(native):
     algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 1000})
     few = [8, 32, 48, 112]
-    assert [grown(algorithm, n, 20) for n in few] == ([32, 64, 96, 224] if loops else [16, 64, 72, 168])
-    assert [grown(algorithm, n, 100) for n in few] == ([32, 64, 72, 168] if loops else [16, 64, 72, 168])
-    assert [initial_capacity(algorithm, 100, dim) for dim in (10, 100)] == [256 if loops else 112, 112]
+    assert [grown(algorithm, n, 20) for n in few] == ([32, 64, 96, 224] if native else [16, 64, 72, 168])
+    assert [grown(algorithm, n, 100) for n in few] == ([32, 64, 72, 168] if native else [16, 64, 72, 168])
+    assert [initial_capacity(algorithm, 100, dim) for dim in (10, 100)] == [256 if native else 112, 112]
 
 
 @pytest.mark.parametrize("why", ["old samples", "several devices", "many pairs"])
-def test_where_they_cost_much_there_are_few(loops, why):
+def test_where_they_cost_much_there_are_few(native, why):
     reuse = {"reuse_ratio": 1.5 if why == "old samples" else 0.0}
     desired = {"desired_samples": 10**6 if why == "many pairs" else 100}
     most = {"max_components": 1000}
@@ -67,7 +67,7 @@ def test_where_they_cost_much_there_are_few(loops, why):
         assert [grown(algorithm, n, 20) for n in (2, 8)] == [8, 32]
 
 
-def test_a_fixed_number_of_components_has_no_spare_rows(backend):
+def test_a_fixed_number_of_components_has_no_spare_slots(plan):
     fixed = GMMVI.from_codename("sepyfux")
     assert initial_capacity(fixed, 21, 300) == 21
     few = GMMVI.from_codename("samtron", component_adaptation={"max_components": 22})

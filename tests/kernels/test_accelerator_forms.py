@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import DESKTOP_GPU, GPU, XLA
 
 from natmix import GMMVI, Mixture
-from natmix.gaussians import full
+from natmix.kernels import coordinates
+from natmix.kernels.plan import using
 from natmix.targets import JaxTarget, points_per_call
 from natmix.targets.points_per_call import numbers, points_at_once
 
@@ -33,13 +35,13 @@ def after_some_steps(codename, reuse, steps=4):
     return state, infos
 
 
-FORMS = {"quadratic": (True, 64), "stacked": (True, 0), "whitened": (False, 64)}
-"""Whether doubles are fast, and up to how many dimensions products of coordinates are used."""
+FORMS = {"circular": (GPU, 64), "stacked": (GPU, 0), "whitened": (DESKTOP_GPU, 64)}
+"""The plan, and up to how many dimensions products of coordinates are used."""
 CASES = [
-    ("SAMTRON", 0.0, "quadratic"),
-    ("SAMTRON", 2.0, "quadratic"),
-    ("ZAMTRUX", 2.0, "quadratic"),
-    ("SEPYFUX", 0.0, "quadratic"),
+    ("SAMTRON", 0.0, "circular"),
+    ("SAMTRON", 2.0, "circular"),
+    ("ZAMTRUX", 2.0, "circular"),
+    ("SEPYFUX", 0.0, "circular"),
     ("SAMTRON", 2.0, "stacked"),
     ("SAMTRON", 2.0, "whitened"),
 ]
@@ -50,11 +52,9 @@ def both_forms(quick_compilation):
     """All cases as on a CPU and as on an accelerator, there with the target in small blocks."""
     here = {case[:2]: after_some_steps(*case[:2]) for case in CASES}
     there = {}
-    for form, (doubles, quadratic) in FORMS.items():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(jax, "default_backend", lambda: "gpu")
-            patch.setattr(full, "fast_doubles", lambda doubles=doubles: doubles)
-            patch.setattr(full, "_ACCELERATOR_QUADRATIC", quadratic)
+    for form, (plan, quadratic) in FORMS.items():
+        with pytest.MonkeyPatch.context() as patch, using(plan):
+            patch.setattr(coordinates, "_ACCELERATOR_QUADRATIC", quadratic)
             patch.setattr(points_per_call, "_ACCELERATOR_BLOCKS", (64, 64))
             jax.clear_caches()  # of what is compiled within a step
             try:
@@ -108,14 +108,13 @@ def test_a_loop_that_is_never_run_is_no_work():
     assert counted(lambda x: jax.lax.scan(lambda c, _: (endless(c), None), x, None, length=0)[0]) < 10**4
 
 
-def test_a_light_target_is_evaluated_in_larger_blocks(monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(points_per_call, "by_memory", lambda each, fewest, most: most)
+def test_a_light_target_is_evaluated_in_larger_blocks():
     points = jnp.zeros((10**6, 2))
-    usual = points_at_once(None, points)
-    assert points_at_once(lambda x: jnp.sum(x, axis=1), points) > 4 * usual
-    assert points_at_once(lambda x: jnp.sum(x @ jnp.ones((2, 10**5)), axis=1), points) == usual
-    assert points_at_once(lambda x: jax.lax.map(jnp.sum, x), points) == usual
-    assert points_at_once(lambda x: jnp.sum(x, axis=1), points[:100]) == usual
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert points_at_once(lambda x: jnp.sum(x, axis=1), points) == 128
+    with using(GPU):
+        usual = points_at_once(None, points)
+        assert points_at_once(lambda x: jnp.sum(x, axis=1), points) > 4 * usual
+        assert points_at_once(lambda x: jnp.sum(x @ jnp.ones((2, 10**5)), axis=1), points) == usual
+        assert points_at_once(lambda x: jax.lax.map(jnp.sum, x), points) == usual
+        assert points_at_once(lambda x: jnp.sum(x, axis=1), points[:100]) == usual
+    with using(XLA):
+        assert points_at_once(lambda x: jnp.sum(x, axis=1), points) == 128

@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import GPU, XLA
 
 from natmix.kernels import blocks
-from natmix.kernels.blocks import map_blocks, map_components, rows_at_once, skipping, sum_blocks
+from natmix.kernels.blocks import components_at_once, map_blocks, map_components, skipping, sum_blocks
+from natmix.kernels.plan import using
 
 
 @pytest.mark.parametrize("batch", [1, 3, 8, 20])
@@ -44,11 +46,12 @@ def test_members_that_run_together_agree_on_the_number_of_blocks():
 
 
 def test_accelerators_take_as_many_components_at_once_as_fit(monkeypatch):
-    assert rows_at_once(100, on_cpu=8) == 8
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(blocks, "_budget", lambda: 1000)
-    assert rows_at_once(100, on_cpu=8) == 10
-    assert rows_at_once(10_000, on_cpu=8) == 1
+    with using(XLA):
+        assert components_at_once(100, on_cpu=8) == 8
+    monkeypatch.setattr(blocks, "_ACCELERATOR_ELEMENTS", (1000, 1000))
+    with using(GPU):
+        assert components_at_once(100, on_cpu=8) == 10
+        assert components_at_once(10_000, on_cpu=8) == 1
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 30, 64])
@@ -86,10 +89,11 @@ def test_kept_blocks_hold_every_sample_once():
     )
 
 
-def test_large_blocks_are_divided_where_padding_may_be_skipped(monkeypatch):
-    assert skipping(1000, 900, jnp.asarray(5)) == 1000
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert skipping(1000, 900, None) == 1000
-    assert skipping(1000, 900, jnp.asarray(5)) == 113
-    assert skipping(1000, 510, jnp.asarray(5)) == 64
-    assert skipping(1000, 500, jnp.asarray(5)) == 1000
+def test_large_blocks_are_divided_where_padding_may_be_skipped():
+    with using(XLA):
+        assert skipping(1000, 900, jnp.asarray(5)) == 1000
+    with using(GPU):
+        assert skipping(1000, 900, None) == 1000
+        assert skipping(1000, 900, jnp.asarray(5)) == 113
+        assert skipping(1000, 510, jnp.asarray(5)) == 64
+        assert skipping(1000, 500, jnp.asarray(5)) == 1000

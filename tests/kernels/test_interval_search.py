@@ -1,9 +1,10 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import GPU, XLA
 
 from natmix.kernels.interval_search import _narrowed, first_inside
+from natmix.kernels.plan import using
 
 
 @pytest.mark.parametrize("edge", [-3.0, 0.1, 6.99])
@@ -25,7 +26,7 @@ def test_many_sections_give_what_halvings_give():
 
 
 @pytest.mark.parametrize("work", [1, 2**13, 2**17])
-def test_an_accelerator_finds_the_same_in_few_rounds(work, monkeypatch):
+def test_an_accelerator_finds_the_same_in_few_rounds(work):
     edges = jnp.asarray(np.random.default_rng(1).uniform(-7, 7, 30))
     low, high, looked = jnp.full(30, -8.0), jnp.full(30, 8.0), []
 
@@ -33,9 +34,10 @@ def test_an_accelerator_finds_the_same_in_few_rounds(work, monkeypatch):
         looked.append(len(t))
         return t >= edges
 
-    halved = first_inside(lambda t: t >= edges, low, high, 22, work)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    found = first_inside(inside, low, high, 22, work)
+    with using(XLA):
+        halved = first_inside(lambda t: t >= edges, low, high, 22, work)
+    with using(GPU):
+        found = first_inside(inside, low, high, 22, work)
     assert np.all((found >= edges) & (found <= edges + 16 / 2**21))
     np.testing.assert_allclose(found, halved, atol=16 / 2**21)
     assert max(looked) * work < max(2**22, 2**7 * work)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plans import GPU, XLA
 
+from natmix.kernels.plan import using
 from natmix.kernels.ring_buffer import count_rows, front, leading, put_chosen, put_circular, to_front
 
 
@@ -24,10 +26,9 @@ def test_rows_follow_one_another_around_the_end(data):
     np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("plan", [XLA, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize(("size", "number"), [(9, 5), (5, 9), (7, 7), (1, 3)])
-def test_chosen_rows_follow_one_another_around_the_end(backend, size, number, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+def test_chosen_rows_follow_one_another_around_the_end(plan, size, number):
     rng = np.random.default_rng(0)
     for start in range(size):
         chosen = rng.random(number) < 0.6
@@ -35,22 +36,21 @@ def test_chosen_rows_follow_one_another_around_the_end(backend, size, number, mo
         wanted = store.copy()
         for i, row in enumerate(rows[chosen]):
             wanted[(start + i) % size] = row
-        both, first = put_chosen(
-            tuple(map(jnp.asarray, (store, store[:, 0]))),
-            tuple(map(jnp.asarray, (rows, rows[:, 0]))),
-            jnp.asarray(chosen),
-            jnp.asarray(start),
-        )
+        stores = tuple(map(jnp.asarray, (store, store[:, 0])))
+        with using(plan):
+            both, first = put_chosen(
+                stores, (jnp.asarray(rows), jnp.asarray(rows[:, 0])), jnp.asarray(chosen), jnp.asarray(start)
+            )
         np.testing.assert_array_equal(both, wanted)
         np.testing.assert_array_equal(first, wanted[:, 0])
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("plan", [XLA, GPU], ids=["cpu", "gpu"])
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=9))
-def test_the_leading_places_of_rows(backend, monkeypatch, number):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    row, place = leading(jnp.asarray(number, jnp.int32), 4)
+def test_the_leading_places_of_rows(plan, number):
+    with using(plan):
+        row, place = leading(jnp.asarray(number, jnp.int32), 4)
     wanted = [(k, 4 * k + j) for k, n in enumerate(number) for j in range(n)]
     assert list(zip(row.tolist(), place.tolist(), strict=True))[: len(wanted)] == wanted
     assert row.shape == place.shape == (4 * len(number),)

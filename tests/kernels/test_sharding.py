@@ -87,14 +87,14 @@ def test_log_densities_are_divided_by_samples(seen):
         ("two axes", "one axis"),
         ("a number", "list of devices"),
         ("twice", "a device twice"),
-        ("rows", "5 component rows cannot be divided among 8 devices"),
+        ("rows", "5 component slots cannot be divided among 8 devices"),
     ],
 )
 def test_a_mesh_that_does_not_fit_gives_a_clear_sentence(seen, name, words):
     assert words in seen["messages"][name]
 
 
-@pytest.mark.parametrize("form", ["QuadraticKernel", "StackedKernel"])
+@pytest.mark.parametrize("form", ["circular", "stacked"])
 def test_the_forms_for_accelerators_on_a_mesh(seen, form):
     densities, score = seen["accelerator forms"][form]
     assert densities < 1e-9

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import scipy.linalg  # loads the library that XLA calls
 from helpers import random_mixture
+from plans import GPU
 from threadpoolctl import ThreadpoolController
 
 from natmix import GMMVI
 from natmix.engine.chunk_runner import ChunkRunner
+from natmix.kernels.plan import using
 from natmix.kernels.threads import single_threaded_blas
 from natmix.targets import HostTarget, JaxTarget
 
@@ -34,9 +36,8 @@ def test_one_inside_and_as_many_as_before_afterwards(three):
     assert threads() == {3}
 
 
-def test_accelerators_are_left_alone(three, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    with single_threaded_blas():
+def test_accelerators_are_left_alone(three):
+    with using(GPU), single_threaded_blas():
         assert threads() == {3}
 
 

@@ -79,7 +79,7 @@ def test_what_a_model_cannot_do_gets_a_sentence(registered):
         (lambda: model.predict(0, {}, (), {}), "predict.. needs a NumPyro or PyMC model"),
         (lambda: model.log_likelihood(np.zeros((1, 1))), "log_likelihood needs a NumPyro or PyMC model"),
         (lambda: model.unconstrain({"x": np.zeros(2)}), "A TableModel cannot turn variables by name"),
-        (lambda: model.guide(mixture), "A guide belongs to a NumPyro model"),
+        (lambda: model.guide(mixture), "needs the NumPyro model that was fitted"),
     ):
         with pytest.raises(ValueError, match=words):
             call()

@@ -71,7 +71,7 @@ def test_bounds_that_make_no_sense(bounds, words):
         ({"position": {"x": 0.5, "y": 1.0}, "bounds": (0, 1)}, "by name"),
         (
             {"bounds": {"y": (0, 1)}, "dim": 2},
-            "dim=2 was given, but bounds by name stand for numbers, 1 here",
+            "dim=2 was given, but bounds by name belong to numbers, 1 here",
         ),
         ({"bounds": {"y": 1}}, "The bounds of y must be a pair"),
         ({"bounds": {"y": (1, 0)}}, "The lower bound of y must be below"),

@@ -9,7 +9,7 @@ import pytest
 from helpers import random_mixture
 
 from natmix import Mixture
-from natmix.gaussians.kernels import LOG_2PI
+from natmix.kernels.gaussian_batch import LOG_2PI
 from natmix.modules.component_adaptation import Fixed, Vips
 from natmix.modules.component_adaptation.base import NewSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir

@@ -5,22 +5,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import gaussian_kl, random_covariances, random_mixture
+from plans import XLA
 
 from natmix.gaussians import DiagonalGaussians, FullGaussians
+from natmix.kernels.plan import Plan, using
+from natmix.kernels.trust_region.cholesky import cholesky_search
+from natmix.kernels.trust_region.eigen import eigen_search
+from natmix.kernels.trust_region.kl_by_moments import KlByMoments
 from natmix.modules.component_updaters import OPTIONS, Direct, Iblr, TrustRegion
-from natmix.modules.component_updaters.cholesky_search import cholesky_search
-from natmix.modules.component_updaters.kl_by_moments import KlByMoments
-from natmix.modules.component_updaters.trust_region import solve_trust_region
 from natmix.modules.records import NaturalGradient
 
 ONE = jnp.asarray(1.0)
 
 
-@pytest.fixture(params=["loops", "xla"])
-def way(request, monkeypatch):
-    """With the loops in machine code, where there are any, and without."""
-    if request.param == "xla":
-        monkeypatch.setenv("NATMIX_NATIVE", "0")
+@pytest.fixture(params=[Plan.detect(), XLA], ids=["native", "xla"])
+def plan(request):
+    """With native kernels, where there are any, and without."""
+    with using(request.param):
+        yield request.param
 
 
 def pulled(gaussians, G, g):
@@ -114,7 +116,7 @@ def test_iblr_stays_positive_definite_where_direct_fails():
 CASES = [(D, condition) for D in (1, 2, 5, 20, 50, 100) for condition in (1.0, 1e3, 1e6)]
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(("D", "condition"), CASES)
 def test_trust_region_meets_its_bound_in_float32(D, condition):
     """Six dimensions x three conditions x 120 components: 2160 random cases."""
@@ -139,7 +141,7 @@ def test_trust_region_meets_its_bound_in_float32(D, condition):
     # Which of them could still take a longer step, in float64 from the same numbers?
     values, vectors = np.linalg.eigh(np.asarray(ng.curvature, dtype=np.float64))
     b = np.einsum("kij,ki->kj", vectors, np.asarray(ng.gradient, dtype=np.float64))
-    step = solve_trust_region(jnp.asarray(values), jnp.asarray(b), jnp.asarray(bound, jnp.float64), ONE)
+    step = eigen_search(jnp.asarray(values), jnp.asarray(b), jnp.asarray(bound, jnp.float64), ONE)
     full = np.asarray(step.eta) <= 1 + 1e-9
     assert np.all(kl[~full] >= 0.99 * bound[~full])
     # The smallest eta: a step longer by 1% breaks the bound or positive definiteness.
@@ -150,7 +152,7 @@ def test_trust_region_meets_its_bound_in_float32(D, condition):
     assert np.all((longer > bound)[~full] | np.any(ratio <= 0, axis=1)[~full])
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("T", [0.5, 2.0])
 def test_trust_region_never_steps_beyond_the_full_step(T):
     gaussians = random_mixture(4, 5, 3).components
@@ -178,7 +180,7 @@ def test_trust_region_with_diagonal_covariances_meets_its_bound():
     np.testing.assert_allclose(kl, 0.2, rtol=1e-3)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_failed_update_leaves_that_component_alone_and_only_it(option, diagonal):
@@ -203,7 +205,7 @@ def test_indefinite_direct_update_is_undone():
     np.testing.assert_array_equal(new.mean[0], gaussians.mean[0])
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("option", OPTIONS)
 def test_updates_do_not_depend_on_coordinates(option):
     """x -> B x + c changes nothing but the coordinates."""
@@ -243,7 +245,7 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
     kl = 0.5 * (inverse_trace - D + np.linalg.slogdet(P)[1] + np.sum(shift**2, axis=1))
     values, vectors = np.linalg.eigh(A.astype(np.float64))
     b = np.einsum("kij,ki->kj", vectors, a.astype(np.float64))
-    exact = solve_trust_region(*map(jnp.asarray, (values, b, bound.astype(np.float64))), ONE)  # type: ignore[call-arg]
+    exact = eigen_search(*map(jnp.asarray, (values, b, bound.astype(np.float64))), ONE)  # type: ignore[call-arg]
     full = np.asarray(exact.eta) <= 1 + 1e-9
     assert full[::6].all()
     assert np.all(kl <= 1.005 * bound + 1e-6)
@@ -295,7 +297,7 @@ def test_the_search_by_choleskys_refuses_a_bound_of_zero():
     assert not bool(found.ok[0])
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("option", [Direct(), Iblr(), TrustRegion()])
 def test_an_update_to_something_too_narrow_for_its_type_fails(option):
     """A standard deviation of 1e-5 beside a mean of 10 is nearly below float32's resolution."""

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import draw, make_batch, random_mixture
+from plans import GPU
 
 from natmix import Mixture
-from natmix.modules.ng_estimators import More, Stein, in_passes
+from natmix.kernels.plan import using
+from natmix.modules.ng_estimators import More, Stein
 from natmix.modules.sample_selectors import FromComponents
 
 ONE = jnp.asarray(1.0)
@@ -286,13 +288,15 @@ def test_more_for_several_components_at_once(monkeypatch):
     x, _ = draw(mixture, 1, [60] * 5)
     batch = make_batch(mixture, x, -jnp.sum(jnp.abs(x) ** 1.5, axis=1))
     option = More()
-    monkeypatch.setattr("natmix.modules.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
 
     def estimate():
-        return jax.jit(lambda: option.estimate(option.init(mixture), mixture, batch, ONE, PENALTY))()
+        with using(GPU):  # the dense form
+            return jax.jit(lambda: option.estimate(option.init(mixture), mixture, batch, ONE, PENALTY))()
 
     one_by_one = estimate()
-    monkeypatch.setattr("natmix.modules.ng_estimators.all_pairs.rows_at_once", lambda elements, on_cpu: 2)
+    monkeypatch.setattr(
+        "natmix.kernels.more_regressions.dense.components_at_once", lambda elements, on_cpu: 2
+    )
     for a, b in zip(jax.tree.leaves(one_by_one), jax.tree.leaves(estimate()), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
 
@@ -321,11 +325,10 @@ def test_stein_in_passes_is_stein(monkeypatch, self_normalised, own, diagonal, p
     def estimate(batch):
         return jax.jit(lambda b: option.estimate(None, mixture, b, 1.3 * ONE, PENALTY))(batch)
 
-    assert in_passes.pays(mixture.components, batch)
-    monkeypatch.setattr("natmix.gaussians.kernels.block_rows", lambda elements: 16)
+    monkeypatch.setattr("natmix.kernels.coordinates.block_rows", lambda elements: 16)
     passes = estimate(padded)
-    monkeypatch.setattr(in_passes, "pays", lambda gaussians, batch: False)
-    at_once = estimate(batch)
+    with using(GPU):
+        at_once = estimate(batch)
     np.testing.assert_array_equal(passes.ok, at_once.ok)
     assert np.asarray(passes.ok)[np.asarray(exists)].all()
     for a, b in ((passes.curvature, at_once.curvature), (passes.gradient, at_once.gradient)):

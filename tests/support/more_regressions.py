@@ -9,7 +9,6 @@ import numpy as np
 from helpers import draw, make_batch, random_mixture
 
 from natmix import Mixture
-from natmix.kernels import native
 from natmix.modules.ng_estimators import More
 from natmix.modules.per_component import PerComponent
 
@@ -66,12 +65,12 @@ def case(spread=1.5, *, seed=4, K=5, D=3, n=200, diagonal=False, dtype=np.float6
 def estimate(mixture, batch, *, ridge=RIDGE, **flags):
     state = PerComponent.full(mixture.num_components, jnp.asarray(ridge, mixture.dtype))
     one, penalty = ONE.astype(mixture.dtype), PENALTY.astype(mixture.dtype)
-    return compiled(tuple(flags.items()), native.used())(state, mixture, batch, one, penalty)
+    return compiled(tuple(flags.items()))(state, mixture, batch, one, penalty)
 
 
 @functools.cache
-def compiled(flags, loops):
-    """Anew for the loops in machine code, and for the way without them."""
+def compiled(flags):
+    """Of one option; JAX compiles it for each plan."""
     option = More(**dict(flags))
     return jax.jit(lambda *arguments: option.estimate(*arguments))
 

@@ -5,17 +5,14 @@ import sys
 
 import jax
 import numpy as np
-import pytest
 from helpers import mixture_target, random_mixture
 
 import natmix
 from natmix import GMMVI, JaxTarget
 from natmix.engine.chunk_runner import ChunkRunner
-from natmix.gaussians import AbstractGaussians, FullGaussians, accelerator_products, quadratic_kernel
-from natmix.gaussians.quadratic_kernel import QuadraticKernel
-from natmix.gaussians.stacked_kernel import StackedKernel
-from natmix.kernels import compilation
-from natmix.kernels.sharding import as_mesh, using
+from natmix.kernels import compilation, log_densities, scores
+from natmix.kernels.plan import Plan, using
+from natmix.kernels.sharding import as_mesh
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -106,22 +103,18 @@ def accelerator_forms():
     g, x = mixture.components, mixture.sample(64, key=0)
     mesh = as_mesh(jax.devices())
 
-    def found(kernel, mesh):
+    def found(form, mesh):
         def densities_and_score(g, x):
-            with pytest.MonkeyPatch.context() as patch, using(mesh):
-                patch.setattr(FullGaussians, "kernel", lambda g: kernel(g))
-                patch.setattr(quadratic_kernel, "_products", lambda: accelerator_products)
-                log_prob = g.log_prob(x)
-                return log_prob, AbstractGaussians.mixture_score(g, jax.nn.softmax(log_prob, axis=1), x)
+            with using(Plan("gpu", mesh=mesh)):
+                densities = log_densities.log_prob(g, x, form=form)
+                return densities, scores.weighted_score(g, jax.nn.softmax(densities, axis=1), x, form=form)
 
         return [np.asarray(a) for a in jax.jit(densities_and_score)(g, x)]
 
-    def apart(kernel):
-        return [
-            float(np.abs(a - b).max()) for a, b in zip(found(kernel, None), found(kernel, mesh), strict=True)
-        ]
+    def apart(form):
+        return [float(np.abs(a - b).max()) for a, b in zip(found(form, None), found(form, mesh), strict=True)]
 
-    return {kernel.__name__: apart(kernel) for kernel in (QuadraticKernel, StackedKernel)}
+    return {form: apart(form) for form in ("circular", "stacked")}
 
 
 def messages():

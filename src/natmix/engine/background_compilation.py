@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import jax
 
-from natmix.kernels.threads import usable_cores
+from natmix.kernels.plan import current
 
 _ENOUGH_CORES = 4
 """On a CPU. With 2 of them the iterations meanwhile take longer by about what is gained."""
@@ -41,7 +41,7 @@ class BackgroundCompilation:
 
 def _host_has_time() -> bool:
     """Where another device does the work, or cores are left over by those that do."""
-    return jax.default_backend() != "cpu" or usable_cores() >= _ENOUGH_CORES
+    return not current().on_cpu or current().cores >= _ENOUGH_CORES
 
 
 def _quietly(

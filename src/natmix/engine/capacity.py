@@ -1,9 +1,7 @@
 """How many rows to keep for components: another number is another program, and empty rows cost time."""
 
-import jax
-
 from natmix.gmmvi import GMMVI
-from natmix.kernels import native
+from natmix.kernels.plan import current
 from natmix.kernels.sharding import whole_rows
 
 _CPU_FEWEST = ((16, 32), (64, 8))
@@ -37,14 +35,14 @@ is kept to spare, and rows grow by a quarter."""
 
 def fewest_rows(dim: int) -> int:
     """The fewest rows worth a program of their own."""
-    if jax.default_backend() == "cpu":
+    if current().on_cpu:
         return next((rows for most, rows in _CPU_FEWEST if dim <= most), _CPU_FEWEST_BEYOND)
     return _ACCELERATOR_FEWEST
 
 
 def grown(algorithm: GMMVI, rows: int, dim: int) -> int:
     """Rows for more components than ``rows``."""
-    if jax.default_backend() == "cpu":
+    if current().on_cpu:
         few_to_reuse = rows <= _REUSE_QUADRUPLES_UP_TO and _reuses(algorithm)
         if few_to_reuse or (rows < _LOOPS_QUADRUPLE_BELOW and _empty_cost_little(algorithm, 4 * rows, dim)):
             return 4 * rows
@@ -64,13 +62,13 @@ def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
     """Rows to start with: some to spare if components may be added, just enough otherwise."""
     most = algorithm.component_adaptation.most_components(components)
     fewest = fewest_rows(dim)
-    if jax.default_backend() == "cpu" and _reuses(algorithm):
+    if current().on_cpu and _reuses(algorithm):
         fewest = max(_REUSE_FEWEST, fewest // 4)
     ample = fewest if components < fewest else _whole(components + components // 8)
     many = _power_of_two(2 * components)
     if components >= fewest and dim <= _LOOPS_DOUBLE_UP_TO_DIM and _empty_cost_little(algorithm, many, dim):
         ample = many
-    if jax.default_backend() != "cpu":
+    if not current().on_cpu:
         rounded = max(fewest, _power_of_two(components))
         ample = rounded if rounded * dim**2 <= _DEAR else _whole(components + components // 8)
     return whole_rows(min(most, ample), algorithm.mesh)
@@ -79,7 +77,7 @@ def initial_capacity(algorithm: GMMVI, components: int, dim: int) -> int:
 def _empty_cost_little(algorithm: GMMVI, rows: int, dim: int) -> bool:
     """Whether loops leave out empty rows, no ring of samples grows with them, and pairs need little room."""
     selector = algorithm.sample_selector
-    alone = native.used() and algorithm.mesh is None and not _reuses(algorithm)
+    alone = current().native and algorithm.mesh is None and not _reuses(algorithm)
     return alone and selector.max_draws(rows) * rows <= _LOOPS_PAIRS and rows * dim**2 <= _LOOPS_ENTRIES
 
 

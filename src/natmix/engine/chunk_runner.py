@@ -24,7 +24,8 @@ from natmix.kernels.compilation import (
     quick_array_jit,
     quick_jit,
 )
-from natmix.kernels.sharding import everywhere, using
+from natmix.kernels.plan import using
+from natmix.kernels.sharding import everywhere
 from natmix.kernels.threads import single_threaded_blas
 from natmix.modules.records import Evaluation, Query
 from natmix.modules.state import Info, State
@@ -96,7 +97,7 @@ class ChunkRunner(AbstractRunner):
     def __init__(
         self, algorithm: GMMVI, target: AbstractTarget, most_components: int, shrink_every: int = CHUNK
     ) -> None:
-        with using(algorithm.mesh):
+        with using(algorithm.plan()):
             self.target = everywhere(target)
             super().__init__(everywhere(algorithm), target.dim, most_components, shrink_every)
         self._known: tuple[State, bool, int] | None = None
@@ -111,10 +112,11 @@ class ChunkRunner(AbstractRunner):
 
     def advance(self, state: State, iterations: int, budget: int | None) -> Chunk:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
-        if not self.target.inside_jax:  # it may want all threads for itself
-            return self._advance(state, iterations, budget)
-        with single_threaded_blas():
-            return self._advance(state, iterations, budget)
+        with using(self.algorithm.plan(state)):
+            if not self.target.inside_jax:  # it may want all threads for itself
+                return self._advance(state, iterations, budget)
+            with single_threaded_blas():
+                return self._advance(state, iterations, budget)
 
     def _advance(self, state: State, iterations: int, budget: int | None) -> Chunk:
         start = time.perf_counter()
@@ -166,13 +168,14 @@ class ChunkRunner(AbstractRunner):
 
     def _compiled(self, state: State) -> State:
         """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
-        with collector_paused():
+        with collector_paused(), using(self.algorithm.plan(state)):
             state, _ = _chunk.jitted(*self._arguments(0, 0, state))
         return jax.block_until_ready(state)
 
     def lowered(self, state: State) -> jax.stages.Lowered:
         """The program for a chunk, not yet compiled."""
-        return _chunk.lower(*self._arguments(0, 0, state))
+        with using(self.algorithm.plan(state)):
+            return _chunk.lower(*self._arguments(0, 0, state))
 
     def _arguments(self, iterations: int, budget: int, state: State) -> tuple[Any, ...]:
         arrays, rest = self._parts

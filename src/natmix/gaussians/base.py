@@ -22,16 +22,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count
-from natmix.gaussians.kernels import LOG_2PI, AbstractKernel, WhitenedKernel
-from natmix.kernels.blocks import block_rows, map_blocks, map_components, skipping, sum_blocks
+from natmix.kernels import log_densities, scores
+from natmix.kernels.blocks import block_rows, map_blocks
+from natmix.kernels.gaussian_batch import LOG_2PI, Curvature, TriangularFactors
 from natmix.kernels.linalg import einsum
-
-Curvature = Float[Array, " K *form"]
-"""Whitened symmetric matrices, one per component, in the form of a family."""
 
 
 class AbstractGaussians(eqx.Module):
@@ -299,13 +296,14 @@ class AbstractGaussians(eqx.Module):
 
     # What follows is written once ---------------------------------------------------------------
 
-    def kernel(self) -> AbstractKernel:
-        """The form in which these Gaussians meet samples."""
-        return WhitenedKernel(self)
+    @property
+    def factors(self) -> TriangularFactors | None:
+        """Dense triangular factors, for the forms of operations that are made for them; None without."""
+        return None
 
-    def goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
-        """Whether sums over these samples leave out pairs of a sample and a component that do not matter."""
-        return False
+    def with_factors(self, factors: TriangularFactors) -> Self:
+        """The same kind of Gaussians with other means and factors."""
+        raise TypeError(f"{type(self).__name__} have no triangular factors.")
 
     def squared_distances(self, x: Float[Array, "N D"]) -> Float[Array, "K N"]:
         """|L^-1 (x - m)|^2."""
@@ -319,82 +317,19 @@ class AbstractGaussians(eqx.Module):
         present: Bool[Array, " K"] | None = None,
     ) -> Float[Array, "N K"]:
         """Log N(x; m, S) of every sample under every component; any number or -inf under absent ones."""
-        kernel = self.kernel()
-        return map_blocks(kernel.log_prob, (x,), _rows(kernel, x, count), count)
-
-    def relevant_log_prob(
-        self,
-        x: Float[Array, "N D"],
-        count: Count | None,
-        log_weights: Float[Array, " K"],
-        log_share: Float[Array, " K"],
-        near: Int[Array, " N"],
-        log_background: Float[Array, " N"] | None,
-    ) -> Float[Array, "N K"]:
-        """`log_prob`, or -inf where that changes no digit of a sum over samples or over components.
-
-        Args:
-            x: samples.
-            count: how many are real.
-            log_weights: -inf for absent components.
-            log_share: of each component, at most its share of the mixture, and of the background if that is
-                not known.
-            near: a component that is probably near, for each sample.
-            log_background: the density that samples are weighted by, if it is known.
-        """
-        return self.log_prob(x, count, log_weights > -jnp.inf)
+        return log_densities.log_prob(self, x, count, present)
 
     def mixture_log_prob(
         self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, " N"]:
         """Log sum_k w_k N(x; m, S), without keeping an N x K array."""
-        kernel = self.kernel()
-        block = Partial(_mixture_log_prob, kernel, log_weights)
-        return map_blocks(block, (x,), _rows(kernel, x, count), count)
+        return log_densities.mixture_log_prob(self, log_weights, x, count)
 
     def mixture_score(
         self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
     ) -> Float[Array, "N D"]:
         """Grad log q(x) = -sum_k q(k|x) S^-1 (x - m)."""
-        kernel = self.kernel()
-        return map_blocks(kernel.score, (responsibilities, x), _rows(kernel, x, count), count)
-
-    def stein(
-        self,
-        weights: Float[Array, "N K"],
-        x: Float[Array, "N D"],
-        gradients: Float[Array, "N D"],
-        count: Count | None = None,
-    ) -> tuple[Curvature, Float[Array, "K D"]]:
-        """Weighted sums of y (grad R)^T and of grad R, both seen from whitened coordinates.
-
-        Expected Hessian and gradient by Stein's lemma (Eq. 7 and Eq. 6 of the paper):
-        L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L.
-        """
-        kernel = self.kernel()
-        arrays = (weights, x, gradients)
-        moment, gradient = sum_blocks(kernel.moment_and_gradient, arrays, _rows(kernel, x, count), count)
-        return kernel.curvature(moment), self.pull(gradient)
-
-    def own_stein(
-        self, weights: Float[Array, "K n"], x: Float[Array, "K n D"], gradients: Float[Array, "K n D"]
-    ) -> tuple[Curvature, Float[Array, "K D"]]:
-        """As `stein`, when each component has samples of its own."""
-
-        def one(row: Self, w: Array, x: Array, v: Array) -> tuple[Array, Array]:
-            curvature, gradient = jax.tree.map(lambda a: a[None], row).stein(w[:, None], x, v)
-            return curvature[0], gradient[0]
-
-        return map_components(jax.vmap(one), (self, weights, x, gradients))
-
-    def score_moments(
-        self, weights: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
-    ) -> tuple[Curvature, Float[Array, "K D"]]:
-        """Weighted sums of y y^T - I and of y: derivatives of E[c] when the weights hold c."""
-        rows = WhitenedKernel(self).rows_per_block()
-        second, first, total = sum_blocks(Partial(_whitened_moments, self), (weights, x), rows, count)
-        identity = self.plus_identity(jnp.zeros_like(second))
-        return second - self.scaled(identity, total), first
+        return scores.weighted_score(self, responsibilities, x, count)
 
     def entropy(self) -> Float[Array, " K"]:
         """0.5 log |2 pi e S|."""
@@ -424,20 +359,3 @@ class AbstractGaussians(eqx.Module):
     def take(self, rows: Int[Array, " K2"]) -> Self:
         """Some rows."""
         return jax.tree.map(lambda a: a[rows], self)
-
-
-def _rows(kernel: AbstractKernel, x: Float[Array, "N D"], count: Count | None) -> int:
-    return skipping(kernel.rows_per_block(), x.shape[0], count)
-
-
-def _mixture_log_prob(
-    kernel: AbstractKernel, log_weights: Float[Array, " K"], x: Float[Array, "B D"]
-) -> Float[Array, " B"]:
-    return jax.nn.logsumexp(kernel.log_prob(x) + log_weights, axis=1)
-
-
-def _whitened_moments(
-    gaussians: AbstractGaussians, w: Float[Array, "B K"], x: Float[Array, "B D"]
-) -> tuple[Array, Array, Array]:
-    y = gaussians.whiten(x)
-    return gaussians._own_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)

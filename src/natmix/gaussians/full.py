@@ -6,37 +6,15 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from natmix.array_types import Count
-from natmix.gaussians import by_loops
 from natmix.gaussians.base import AbstractGaussians
-from natmix.gaussians.kernels import AbstractKernel, WhitenedKernel
-from natmix.gaussians.pairs import moments, pulled_sums
-from natmix.gaussians.quadratic_kernel import QuadraticKernel
-from natmix.gaussians.stacked_kernel import StackedKernel
-from natmix.kernels import native, sharding
 from natmix.kernels.blocks import block_rows, map_blocks
-from natmix.kernels.float64 import fast_doubles
+from natmix.kernels.gaussian_batch import TriangularFactors
 from natmix.kernels.linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
-
-_CPU_QUADRATIC = 40
-_ACCELERATOR_QUADRATIC = 64
-"""Dimensions up to which products of coordinates beat whitened coordinates."""
-
-_FEW_ROWS = 8
-_NOT_FEW_DIMENSIONS = 16
-"""On a CPU, few components in some dimensions are less work one by one than products of coordinates are."""
-
-_ACCELERATOR_PAIRS = 2**34
-"""Multiplications of a dense sum below which an accelerator does it sooner than it finds what matters."""
 
 _HALVES = 96
 """Dimensions from which half of a triangular factor's zeros are worth leaving out."""
-
-
-_MANY_SAMPLES = 64
-"""From this number on samples meet Gaussians in loops of machine code, where there are any."""
 
 
 class FullGaussians(AbstractGaussians):
@@ -98,74 +76,12 @@ class FullGaussians(AbstractGaussians):
         size = jnp.abs(self.mean) + jnp.linalg.norm(self.scale_tril, axis=-1)
         return jnp.linalg.norm(self.inverse_tril * size[:, None, :], axis=(-2, -1))
 
-    def kernel(self) -> AbstractKernel:
-        if not fast_doubles():
-            return WhitenedKernel(self)
-        if jax.default_backend() == "cpu":
-            return QuadraticKernel(self) if self.dim <= _CPU_QUADRATIC else WhitenedKernel(self)
-        return QuadraticKernel(self) if self.dim <= _ACCELERATOR_QUADRATIC else StackedKernel(self)
+    @property
+    def factors(self) -> TriangularFactors:
+        return TriangularFactors(self.mean, self.scale_tril, self.inverse_tril)
 
-    def has_loops(self, x: Float[Array, "N D"]) -> bool:
-        """Whether these samples meet the Gaussians in the loops of `natmix.kernels.native`."""
-        return x.shape[0] >= _MANY_SAMPLES and native.used()
-
-    def log_prob(
-        self,
-        x: Float[Array, "N D"],
-        count: Count | None = None,
-        present: Bool[Array, " K"] | None = None,
-    ) -> Float[Array, "N K"]:
-        if not self.has_loops(x):
-            return super().log_prob(x, count, present)
-        return by_loops.log_prob(self, x, count, present)
-
-    def relevant_log_prob(
-        self,
-        x: Float[Array, "N D"],
-        count: Count | None,
-        log_weights: Float[Array, " K"],
-        log_share: Float[Array, " K"],
-        near: Int[Array, " N"],
-        log_background: Float[Array, " N"] | None,
-    ) -> Float[Array, "N K"]:
-        if not self.has_loops(x):
-            return super().relevant_log_prob(x, count, log_weights, log_share, near, log_background)
-        return by_loops.relevant_log_prob(self, x, count, log_weights, log_share, near, log_background)
-
-    def mixture_log_prob(
-        self, log_weights: Float[Array, " K"], x: Float[Array, "N D"], count: Count | None = None
-    ) -> Float[Array, " N"]:
-        if not self.has_loops(x):
-            return super().mixture_log_prob(log_weights, x, count)
-        return by_loops.mixture_log_prob(self, log_weights, x, count)
-
-    def mixture_score(
-        self, responsibilities: Float[Array, "N K"], x: Float[Array, "N D"], count: Count | None = None
-    ) -> Float[Array, "N D"]:
-        if self.goes_by_pairs(x):
-            return -pulled_sums(self, responsibilities, x, count)
-        return super().mixture_score(responsibilities, x, count)
-
-    def stein(
-        self,
-        weights: Float[Array, "N K"],
-        x: Float[Array, "N D"],
-        gradients: Float[Array, "N D"],
-        count: Count | None = None,
-    ) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
-        if self.goes_by_pairs(x):
-            moment = moments(self, weights, x, gradients, count)
-            return self._finish_cross(moment), self.pull(einsum("nk,nd->kd", weights, gradients))
-        return super().stein(weights, x, gradients, count)
-
-    def goes_by_pairs(self, x: Float[Array, "N D"]) -> bool:
-        """Whether to leave out pairs that do not matter: when products with D x D matrices are the work."""
-        if self.capacity == 1 or sharding.current() is not None:
-            return False
-        quadratic = isinstance(self.kernel(), QuadraticKernel)
-        if jax.default_backend() == "cpu":
-            return not quadratic or (self.capacity <= _FEW_ROWS and self.dim >= _NOT_FEW_DIMENSIONS)
-        return not quadratic and self.capacity * x.size * self.dim > _ACCELERATOR_PAIRS
+    def with_factors(self, factors: TriangularFactors) -> Self:
+        return type(self)(*factors)
 
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
         return einsum("knj,kij->kni", x[None] - self.mean[:, None], self.inverse_tril)
@@ -263,10 +179,6 @@ class FullGaussians(AbstractGaussians):
 
     def _finish_cross(self, M: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
         return symmetrise(einsum("kij,kjl->kil", M, self.scale_tril))
-
-    def cross_curvature(self, M: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
-        """The symmetric part of L^-1 M L, of M = sum_n w (x - m) v^T."""
-        return symmetrise(einsum("kij,kjl,klm->kim", self.inverse_tril, M, self.scale_tril))
 
     def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return einsum("kni,kij->nj", y * r.T[:, :, None], self.inverse_tril)

@@ -1,8 +1,8 @@
-"""Numbers that the members of a `jax.vmap` agree on, so that branches and loops stay what they are.
+"""Numbers that all runs of a `jax.vmap` agree on, so that branches and loops stay what they are.
 
-Under `jax.vmap` a `jax.lax.cond` whose condition differs between members runs both branches for all, and a
-loop whose length differs copies what it carries in every round. If the members agree first the branch is
-taken if any of them wants it, and the loop runs as long as the longest; each then masks its own result.
+Under `jax.vmap` a `jax.lax.cond` whose condition differs within the batch runs both branches for all, and a
+loop whose length differs copies what it carries in every round. If the batch agrees first the branch is taken
+if any of its elements wants it, and the loop runs as long as the longest; each then masks its own result.
 Outside of `jax.vmap` these functions return their argument.
 """
 
@@ -14,22 +14,22 @@ from natmix.array_types import Count, Flag
 
 
 @jax.custom_batching.custom_vmap
-def anyone(flag: Flag) -> Flag:
-    """Whether it holds for any member."""
+def batch_any(flag: Flag) -> Flag:
+    """Whether it holds for any element of the batch."""
     return flag
 
 
-@anyone.def_vmap
-def _anyone(size: int, batched: list[bool], flag: Bool[Array, "..."]) -> tuple[Flag, bool]:
+@batch_any.def_vmap
+def _batch_any(size: int, batched: list[bool], flag: Bool[Array, "..."]) -> tuple[Flag, bool]:
     return (jnp.any(flag, axis=0) if batched[0] else flag), False
 
 
 @jax.custom_batching.custom_vmap
-def most(number: Count) -> Count:
-    """The largest of all members'."""
+def batch_max(number: Count) -> Count:
+    """The largest of the batch."""
     return number
 
 
-@most.def_vmap
-def _most(size: int, batched: list[bool], number: Int[Array, "..."]) -> tuple[Count, bool]:
+@batch_max.def_vmap
+def _batch_max(size: int, batched: list[bool], number: Int[Array, "..."]) -> tuple[Count, bool]:
     return (jnp.max(number, axis=0) if batched[0] else number), False

@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool
 
 from natmix.array_types import Count, PyTree
 from natmix.kernels import sharding
-from natmix.kernels.batching import most
+from natmix.kernels.batching import batch_max
+from natmix.kernels.plan import current, using
 
 _CPU_ELEMENTS = 2**19
 _ACCELERATOR_ELEMENTS = (2**25, 2**28)
@@ -34,21 +35,15 @@ def skipping(rows: int, n: int, count: Count | int | None) -> int:
 
     Half a block or less is done at once: the host would have to wait for every turn of a loop.
     """
-    if count is None or jax.default_backend() == "cpu" or n <= rows // 2:
+    if count is None or current().on_cpu or n <= rows // 2:
         return rows
     return max(min(rows, -(-n // 8)), rows // 16)
 
 
 def _budget() -> int:
-    if jax.default_backend() == "cpu":
+    if current().on_cpu:
         return _CPU_ELEMENTS
-    return by_memory(_BYTES_PER_ELEMENT, *_ACCELERATOR_ELEMENTS)
-
-
-def by_memory(bytes_each: int, fewest: int, most: int) -> int:
-    """How many there may be at once on this accelerator when each is given so much of its memory."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    return min(max(stats.get("bytes_limit", 0) // bytes_each, fewest), most)
+    return current().by_memory(_BYTES_PER_ELEMENT, *_ACCELERATOR_ELEMENTS)
 
 
 def map_blocks(
@@ -65,9 +60,9 @@ def map_blocks(
     device would have, and every sample is in one block alone.
     """
     n = _length(arrays)
-    if sharding.current() is not None:
+    if current().mesh is not None:
         if keep_blocks and n <= rows:
-            with sharding.using(None):
+            with using(current().alone()):
                 return fn(*arrays)
         own = Partial(_own_blocks, map_blocks, fn, rows)
         return sharding.map_samples(own, arrays, count, rows if keep_blocks else 1)
@@ -94,7 +89,7 @@ def sum_blocks(
 ) -> PyTree:
     """The sum of ``fn`` over blocks of samples; ``fn`` must give zero for rows of zeros."""
     n = _length(arrays)
-    if sharding.current() is not None:
+    if current().mesh is not None:
         return sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
     if n <= rows:
         return fn(*arrays)
@@ -155,7 +150,7 @@ def map_components(
     If nothing is said about presence, ``fn`` is given all rows together. On several devices each has its own
     components.
     """
-    mesh = sharding.current()
+    mesh = current().mesh
     if mesh is not None:
         # Simulated devices do one after another, as they share the threads of one pool: LAPACK's routines for
         # batches of matrices hold a thread while they wait for others, so that all would wait for ever.
@@ -187,12 +182,12 @@ def _own_components(
     return map_components(fn, rows, present, at_once)
 
 
-def rows_at_once(elements: int, on_cpu: int) -> int:
+def components_at_once(elements: int, on_cpu: int) -> int:
     """How many components to handle at once when each needs ``elements`` temporaries.
 
     Few on a CPU, so that absent ones cost nothing; on an accelerator as many as fit.
     """
-    return on_cpu if jax.default_backend() == "cpu" else max(1, _budget() // max(1, elements))
+    return on_cpu if current().on_cpu else max(1, _budget() // max(1, elements))
 
 
 def _length(arrays: PyTree) -> int:
@@ -218,4 +213,4 @@ def _only(mask: Bool[Array, " B"], arrays: PyTree) -> PyTree:
 def _trips(n: int, rows: int, count: Count | int | None) -> Count | int:
     if count is None:
         return -(-n // rows)
-    return (most(jnp.minimum(count, n)) + rows - 1) // rows
+    return (batch_max(jnp.minimum(count, n)) + rows - 1) // rows

@@ -11,6 +11,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from natmix.kernels.plan import Plan, current, using
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -29,21 +31,25 @@ _itself = jax.jit(lambda x: x)
 
 
 class QuickJit(Generic[P, R]):
-    """A function compiled with the compiler's options for this machine, asked for at the first call.
+    """A function compiled for the device of its arrays, with the compiler's options for it.
 
-    Within a program that is being traced it goes without them: they are the whole program's.
+    It is traced for the plan in use, or else for that of the device which its arguments are on. Within a
+    program that is being traced it goes without options: they are the whole program's.
     """
 
     def __init__(self, fn: Callable[P, R], jit: Callable[..., Any]) -> None:
         self._fn = fn
         self._jit = jit
+        self._by_platform: dict[str, Callable[P, R]] = {}
         functools.update_wrapper(self, fn)
 
-    @functools.cached_property
+    @property
     def jitted(self) -> Callable[P, R]:
-        """The function itself; a call of it costs less, but cannot be part of another program."""
-        compiled: Callable[P, R] = self._jit(self._fn, compiler_options=compiler_options())
-        return compiled
+        """The function for the plan in use; a call costs less, but cannot be part of another program."""
+        platform = current().platform
+        if platform not in self._by_platform:
+            self._by_platform[platform] = self._jit(self._fn, compiler_options=compiler_options(platform))
+        return self._by_platform[platform]
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
         """The program for these arguments, not yet compiled."""
@@ -60,7 +66,8 @@ class QuickJit(Generic[P, R]):
         values = (_itself(_ZERO), *jax.tree.leaves((args, kwargs)))
         if any(isinstance(value, jax.core.Tracer) for value in values):
             return self._nested(*args, **kwargs)
-        return self.jitted(*args, **kwargs)
+        with using(Plan.of(values)):
+            return self.jitted(*args, **kwargs)
 
 
 def quick_jit(
@@ -108,9 +115,9 @@ def parted(tree: Any) -> tuple[tuple[Any, ...], Rest]:
 
 
 @functools.cache
-def compiler_options() -> dict[str, Any]:
+def compiler_options(platform: str) -> dict[str, Any]:
     """The options for quick compilation, if this version of the compiler can be asked for simple loops."""
-    if jax.default_backend() == "cpu":
+    if platform == "cpu":
         for name, value in _SIMPLE_LOOPS:
             if _known(name, value):
                 return {**_CPU_OPTIONS, name: value}

@@ -8,17 +8,6 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
 
-_FAST_CAPABILITIES = ("6.0", "7.0", "8.0", "9.0", "10.0", "gfx908", "gfx90a", "gfx94", "gfx95")
-"""How those of GPUs for data centres begin. Others multiply doubles at a 16th of floats' rate or less."""
-
-
-def fast_doubles() -> bool:
-    """Whether this device multiplies doubles at no less than half the rate of floats."""
-    if jax.default_backend() == "cpu":
-        return True
-    capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
-    return capability.startswith(_FAST_CAPABILITIES)
-
 
 def in_double(fn: Callable[..., Array]) -> Callable[..., Array]:
     """``fn`` of arrays, floats among them in float64 and so all within; the result has the first one's type.

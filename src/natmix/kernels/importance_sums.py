@@ -1,72 +1,69 @@
-"""Sums of N x K weights that are never held all at once.
+"""Sums of N x K importance weights that are never held all at once.
 
-A CPU spends more time on bringing arrays of N x K numbers into memory than on computing them. There the
-weights q(x|o) / z(x) are formed for some samples at a time, wherever a sum asks for them. Elsewhere all
-samples are one block, and the compiler sees that the weights are the same.
+Forms:
+
+    native      by natmix's compiled kernels, in one pass over the log densities.
+    blocks      for some samples at a time: a CPU spends more time on bringing arrays of N x K numbers into
+                memory than on computing them, so the weights q(x|o) / z(x) are formed wherever a sum asks.
+    whole       all samples are one block, and the compiler sees that the weights are the same.
 """
 
-from typing import Protocol
+from typing import Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from natmix.array_types import Count, PyTree
-from natmix.kernels import native, sharding
+from natmix.kernels import native
 from natmix.kernels.blocks import block_rows, fold_blocks, map_blocks
 from natmix.kernels.importance_weights import log_importance
 from natmix.kernels.linalg import einsum
+from natmix.kernels.plan import Plan, current
+from natmix.kernels.sample_arrays import Weighting
+
+Form = Literal["native", "blocks", "whole"]
 
 
-class Weighting(Protocol):
-    """What the weights of samples follow from: `natmix.modules.records.Batch`, or `Background`."""
-
-    @property
-    def log_background(self) -> Float[Array, " N"]:
-        """Log z(x)."""
-
-    @property
-    def valid(self) -> Bool[Array, " N"]:
-        """Samples that have a weight."""
-
-    @property
-    def count(self) -> Count | None:
-        """How many samples are real; None for all."""
-
-
-class Background(eqx.Module):
-    """A `Weighting` by itself."""
-
-    log_background: Float[Array, " N"]
-    valid: Bool[Array, " N"]
-    count: Count | None = None
+def choose(plan: Plan) -> Form:
+    """By the device alone: the kernels are faster for every size."""
+    if plan.native:
+        return "native"
+    return "blocks" if plan.on_cpu and plan.mesh is None else "whole"
 
 
 def log_sums(
-    log_components: Float[Array, "N K"], log_weights: Float[Array, " K"], count: Count | None = None
+    log_components: Float[Array, "N K"],
+    log_weights: Float[Array, " K"],
+    count: Count | None = None,
+    form: Form | None = None,
 ) -> Float[Array, " N"]:
     """Log sum_k exp(log_components + log_weights) of each sample; any number beyond ``count``."""
-    if native.used():
+    form = form or choose(current())
+    if form == "native":
         return native.weighted_logsumexp(log_components, log_weights, count)
-    rows = _rows(log_components)
+    rows = _samples_per_block(form, log_components)
     block = Partial(_log_sums, log_weights)
     if rows >= log_components.shape[0]:
         return block(log_components)
     return map_blocks(block, (log_components,), rows, count)
 
 
-def largest_log_weights(log_components: Float[Array, "N K"], batch: Weighting) -> Float[Array, " K"]:
+def largest_log_weights(
+    log_components: Float[Array, "N K"], batch: Weighting, form: Form | None = None
+) -> Float[Array, " K"]:
     """The largest log weight of each component, -inf if it has none."""
-    if native.used():
+    form = form or choose(current())
+    if form == "native":
         return native.largest_log_weights(log_components, batch.log_background, batch.valid, batch.count)
 
     def block(top: Array, _: Count | int, arrays: PyTree) -> Array:
         return jnp.maximum(top, jnp.max(log_importance(*arrays), axis=0))
 
     start = jnp.full(log_components.shape[1], -jnp.inf, log_components.dtype)
-    return fold_blocks(block, start, _arrays(log_components, batch), _rows(log_components), batch.count)
+    rows = _samples_per_block(form, log_components)
+    return fold_blocks(block, start, _arrays(log_components, batch), rows, batch.count)
 
 
 def weighted_sums(
@@ -74,9 +71,11 @@ def weighted_sums(
     batch: Weighting,
     top: Float[Array, " K"],
     columns: Float[Array, "N C"],
+    form: Form | None = None,
 ) -> Float[Array, "K C"]:
     """sum_n w columns_n with w relative to the largest."""
-    if native.used():
+    form = form or choose(current())
+    if form == "native":
         return _native_sums(log_components, batch, top, columns)[0]
 
     def block(sums: Array, _: Count | int, arrays: PyTree) -> Array:
@@ -85,7 +84,7 @@ def weighted_sums(
 
     start = jnp.zeros((top.shape[0], columns.shape[1]), columns.dtype)
     arrays = (*_arrays(log_components, batch), columns)
-    return fold_blocks(block, start, arrays, _rows(log_components), batch.count)
+    return fold_blocks(block, start, arrays, _samples_per_block(form, log_components), batch.count)
 
 
 def sample_sums(
@@ -93,31 +92,36 @@ def sample_sums(
     batch: Weighting,
     top: Float[Array, " K"],
     factors: Float[Array, " K"],
+    form: Form | None = None,
 ) -> Float[Array, " N"]:
     """sum_k w factors_k with w relative to the largest; any number beyond the real samples."""
-    if native.used():
+    form = form or choose(current())
+    if form == "native":
         background, valid = batch.log_background, batch.valid
         return native.sample_sums(log_components, background, valid, top, factors, batch.count)
-    rows = _rows(log_components)
+    rows = _samples_per_block(form, log_components)
     block = Partial(_sample_sums, top, factors)
     if rows >= log_components.shape[0]:
         return block(*_arrays(log_components, batch))
     return map_blocks(block, _arrays(log_components, batch), rows, batch.count)
 
 
-def effective_samples(log_components: Float[Array, "N K"], batch: Weighting) -> Float[Array, " K"]:
+def effective_samples(
+    log_components: Float[Array, "N K"], batch: Weighting, form: Form | None = None
+) -> Float[Array, " K"]:
     """n_eff = (sum w)^2 / sum w^2 (Section 3.1); zero without samples."""
-    largest = largest_log_weights(log_components, batch)
+    form = form or choose(current())
+    largest = largest_log_weights(log_components, batch, form)
     top = jnp.where(jnp.isfinite(largest), largest, 0)
-    total, squares = _totals(log_components, batch, top)
+    total, squares = _totals(log_components, batch, top, form)
     return jnp.where(jnp.isfinite(largest), total**2 / jnp.maximum(squares, 1e-30), 0)
 
 
 def _totals(
-    log_components: Float[Array, "N K"], batch: Weighting, top: Float[Array, " K"]
+    log_components: Float[Array, "N K"], batch: Weighting, top: Float[Array, " K"], form: Form
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """sum_n w and sum_n w^2."""
-    if native.used():
+    if form == "native":
         sums, squares = _native_sums(log_components, batch, top, jnp.ones_like(log_components[:, :1]))
         return sums[:, 0], squares
 
@@ -127,7 +131,7 @@ def _totals(
 
     start = jnp.zeros_like(top), jnp.zeros_like(top)
     arrays = _arrays(log_components, batch)
-    return fold_blocks(block, start, arrays, _rows(log_components), batch.count)
+    return fold_blocks(block, start, arrays, _samples_per_block(form, log_components), batch.count)
 
 
 def _native_sums(
@@ -157,8 +161,6 @@ def _arrays(log_components: Float[Array, "N K"], batch: Weighting) -> tuple[Arra
     return log_components, batch.log_background, batch.valid
 
 
-def _rows(log_components: Float[Array, "N K"]) -> int:
+def _samples_per_block(form: Form, log_components: Float[Array, "N K"]) -> int:
     N, K = log_components.shape
-    if jax.default_backend() != "cpu" or sharding.current() is not None:
-        return N
-    return block_rows(4 * K)
+    return N if form == "whole" else block_rows(4 * K)

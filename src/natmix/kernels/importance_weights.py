@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix.modules.records import Batch
+from natmix.kernels.sample_arrays import SampleArrays
 
 
 class ImportanceWeights(eqx.Module):
@@ -23,14 +23,14 @@ class ImportanceWeights(eqx.Module):
 
 
 def importance_weights(
-    log_components: Float[Array, "N K"], batch: Batch, *, self_normalised: bool
+    log_components: Float[Array, "N K"], batch: SampleArrays, *, self_normalised: bool
 ) -> ImportanceWeights:
     """W = q(x|o) / z(x), zero for invalid samples."""
     log_w = log_importance(log_components, batch.log_background, batch.valid)
     return _scaled(log_w, jnp.log(jnp.maximum(batch.count, 1).astype(log_w.dtype)), self_normalised)
 
 
-def own_weights(batch: Batch, *, self_normalised: bool) -> ImportanceWeights:
+def own_weights(batch: SampleArrays, *, self_normalised: bool) -> ImportanceWeights:
     """Weight one for the valid samples that a component drew in this iteration, zero for others."""
     log_w = log_own(jnp.arange(batch.log_components.shape[1]), batch.source, batch.valid, batch.x.dtype)
     n = jnp.maximum(jnp.sum(log_w == 0, axis=0), 1).astype(batch.x.dtype)
@@ -45,10 +45,10 @@ def log_importance(
 
 
 def log_own(
-    rows: Int[Array, " K"], source: Int[Array, " N"], valid: Bool[Array, " N"], dtype: jnp.dtype
+    slots: Int[Array, " K"], source: Int[Array, " N"], valid: Bool[Array, " N"], dtype: jnp.dtype
 ) -> Float[Array, "N K"]:
-    """Zero for the valid samples that these rows drew in this iteration, -inf for others."""
-    own = (source[:, None] == rows) & valid[:, None]
+    """Zero for the valid samples that components in these slots drew in this iteration, -inf for others."""
+    own = (source[:, None] == slots) & valid[:, None]
     return jnp.where(own, jnp.zeros((), dtype), -jnp.inf)
 
 

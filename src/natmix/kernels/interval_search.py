@@ -1,16 +1,29 @@
-"""Search on a line for the point where a condition begins to hold."""
+"""Search on a line for the point where a condition begins to hold.
+
+Forms: halving, one point per problem in every round, for a CPU; and sections, many points in few rounds, for
+an accelerator, where one kernel costs the same for 127 points as for one.
+"""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from natmix.kernels.plan import Plan, current
+
 _HALVINGS_PER_ROUND = (7, 11)
 _NUMBERS_PER_ROUND = 2**22
-"""On an accelerator, where one kernel costs the same for 127 points as for one, and for 2047 if each of them
-is little work."""
+"""Of sections: 127 points, and up to 2047 if each of them is little work."""
+
+Form = Literal["halving", "sections"]
+
+
+def choose(plan: Plan) -> Form:
+    """By the device alone."""
+    return "halving" if plan.on_cpu else "sections"
 
 
 def first_inside(
@@ -19,6 +32,7 @@ def first_inside(
     high: Float[Array, "*K"],
     halvings: int,
     work: int,
+    form: Form | None = None,
 ) -> Float[Array, "*K"]:
     """The smallest t in (low, high] with ``inside(t)``, to within (high - low) / 2^halvings, from above.
 
@@ -26,7 +40,7 @@ def first_inside(
     once. ``high`` itself is not tried: it is the answer if nothing below is inside. ``work`` says how many
     numbers one t for each problem takes.
     """
-    if jax.default_backend() == "cpu":
+    if (form or choose(current())) == "halving":
         return jax.lax.fori_loop(0, halvings, lambda _, b: _narrowed(inside, b[0], b[1], 2), (low, high))[1]
     at_once = int(np.clip(np.log2(_NUMBERS_PER_ROUND / work), *_HALVINGS_PER_ROUND))
     rounds = -(-halvings // at_once)

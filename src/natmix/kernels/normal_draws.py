@@ -1,31 +1,104 @@
-"""Standard normal numbers for many keys: those of `jax.random.normal`, sooner on a CPU.
+"""Standard normal numbers for many keys, and samples of many Gaussians.
 
-There JAX runs its generator (Threefry-2x32 of Salmon et al., 2011) in a loop over rounds, a few passes over
-memory each. Here all rounds are one expression, which the compiler turns into one pass.
+Forms of standard normal numbers, which are those of `jax.random.normal`:
+
+    one_pass    for float32 on a CPU. There JAX runs its generator (Threefry-2x32 of Salmon et al., 2011) in a
+                loop over rounds, a few passes over memory each. Here all rounds are one expression, which the
+                compiler turns into one pass.
+    jax         `jax.random.normal` itself, for other devices, types and generators.
+
+Forms of samples of components:
+
+    native      only as many numbers as there are samples are drawn.
+    blocks      some components at a time, absent ones not at all.
+    whole       all components, on several devices: each draws for its own.
 """
 
 import math
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, UInt32
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
+from natmix.kernels import native
+from natmix.kernels.blocks import components_at_once, map_components
+from natmix.kernels.gaussian_batch import GaussianBatch, triangular
+from natmix.kernels.plan import Plan, current
+from natmix.kernels.ring_buffer import leading
+from natmix.kernels.sharding import everywhere
+
+NormalForm = Literal["one_pass", "jax"]
+DrawForm = Literal["native", "blocks", "whole"]
+
+_ELEMENTS = 2**15
+"""Numbers to draw at once on a CPU: enough to keep it busy, few enough that absent components cost little."""
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
-def normals(keys: Key[Array, " B"], shape: tuple[int, ...], dtype: np.dtype) -> Float[Array, "B ..."]:
+def choose_normals(plan: Plan, keys: Key[Array, " B"], dtype: np.dtype) -> NormalForm:
+    """One pass where the generator is known here and memory is what takes the time."""
+    return "one_pass" if plan.on_cpu and _known(keys, dtype) else "jax"
+
+
+def choose_draws(plan: Plan, keys: Key[Array, " B"], gaussians: GaussianBatch) -> DrawForm:
+    """The native kernel knows one generator, and dense factors in float32."""
+    if plan.native and gaussians.factors is not None and _known(keys, gaussians.dtype):
+        return "native"
+    return "blocks" if plan.mesh is None else "whole"
+
+
+def normals(
+    keys: Key[Array, " B"], shape: tuple[int, ...], dtype: np.dtype, form: NormalForm | None = None
+) -> Float[Array, "B ..."]:
     """`jax.random.normal` with each of these keys."""
-    if jax.default_backend() == "cpu" and dtype == np.float32 and usual(keys):
+    form = form or choose_normals(current(), keys, dtype)
+    if form == "one_pass":
         return _as_normals(_bits(jax.random.key_data(keys), math.prod(shape))).reshape(-1, *shape)
     return jax.vmap(lambda key: jax.random.normal(key, shape, dtype))(keys)
 
 
-def usual(keys: Key[Array, "..."]) -> bool:
-    """Whether these keys are of the generator that is known here."""
+def component_draws(
+    gaussians: GaussianBatch,
+    keys: Key[Array, " B"],
+    number: Int[Array, " K"],
+    present: Bool[Array, " K"],
+    most: int,
+    form: DrawForm | None = None,
+) -> tuple[Float[Array, "N D"], Int[Array, " N"]]:
+    """``number`` samples of each component, at most ``most``, one component after the other; their slots.
+
+    What follows the last sample means nothing.
+    """
+    form = form or choose_draws(current(), keys, gaussians)
+    K, D = gaussians.capacity, gaussians.dim
+    if form == "native":
+        m, L, _ = triangular(gaussians)
+        return native.draws(jax.random.key_data(keys), number, m, L, K * most)
+    draw = Partial(_draws, gaussians, most)
+    if form == "blocks":
+        at_once = components_at_once(most * D, max(1, _ELEMENTS // (most * D)))
+        x = map_components(draw, (jnp.arange(K), keys), present, at_once)
+    else:
+        x = draw(jnp.arange(K), keys)
+    source, place = leading(everywhere(number), most)
+    return everywhere(x.reshape(K * most, D))[place], source
+
+
+def _draws(
+    gaussians: GaussianBatch, n: int, slots: Int[Array, " B"], keys: Key[Array, " B"]
+) -> Float[Array, "B n D"]:
+    """``n`` samples of each of these components."""
+    return gaussians.take(slots).colour(normals(keys, (n, gaussians.dim), gaussians.dtype))
+
+
+def _known(keys: Key[Array, " B"], dtype: np.dtype) -> bool:
+    """Whether these keys are of the generator that is known here, and numbers in float32 are asked for."""
     by_number = getattr(jax.config, "jax_threefry_partitionable", False)
-    return by_number and str(jax.random.key_impl(keys)) == "threefry2x32"
+    return dtype == np.float32 and by_number and str(jax.random.key_impl(keys)) == "threefry2x32"
 
 
 def _bits(key: UInt32[Array, "B 2"], n: int) -> UInt32[Array, "B n"]:

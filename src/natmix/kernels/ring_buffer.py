@@ -1,8 +1,14 @@
 """Rows put in order, and written one after another into a buffer whose end is followed by its beginning.
 
-On a CPU these are native kernels, or without them two slices, as XLA's scatter is slow there. On
-accelerators it is a scatter, and on several devices: each looks for the rows that belong to its part.
+Forms of writing:
+
+    native      by a compiled kernel, in place.
+    slices      two slices, for a CPU without native kernels, as XLA's scatter is slow there.
+    scatter     on accelerators, and on several devices: each looks for the rows that belong to its part; and
+                where there are more rows than slots.
 """
+
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +16,43 @@ from jaxtyping import Array, Bool, Int
 
 from natmix.array_types import Count
 from natmix.kernels import native
-from natmix.kernels.sharding import current, everywhere
+from natmix.kernels.plan import Plan, current
+from natmix.kernels.sharding import everywhere
+
+Form = Literal["native", "slices", "scatter"]
+FrontForm = Literal["native", "search"]
+CountForm = Literal["native", "scatter"]
+
+
+def choose(plan: Plan, slots: int, rows: int) -> Form:
+    """How to write up to so many rows."""
+    if plan.native:
+        return "native"
+    return "slices" if plan.on_cpu and plan.mesh is None and rows <= slots else "scatter"
+
+
+def put_chosen(
+    stores: tuple[Array, ...],
+    rows: tuple[Array, ...],
+    chosen: Bool[Array, " N"],
+    start: Count,
+    form: Form | None = None,
+) -> tuple[Array, ...]:
+    """The rows where ``chosen`` holds in slots start, start + 1, ... of each store; if too many, the last."""
+    S, N = stores[0].shape[0], chosen.shape[0]
+    form = form or choose(current(), S, N)
+    if form == "native":
+        return tuple(native.ring_buffer_write(s, r, chosen, start) for s, r in zip(stores, rows, strict=True))
+    count = jnp.sum(chosen, dtype=jnp.int32)
+    if form == "slices":
+        rows = to_front(chosen, *rows)
+        return tuple(put_circular(s, r, start, count) for s, r in zip(stores, rows, strict=True))
+    chosen = everywhere(chosen)
+    number = jnp.cumsum(chosen) - 1
+    nowhere = S + jnp.arange(N)  # one for each: then every write has a slot of its own
+    slot = jnp.where(chosen & (number >= count - S), (start + number) % S, nowhere)
+    pairs = zip(stores, everywhere(rows), strict=True)
+    return tuple(s.at[slot].set(r, mode="drop", unique_indices=True) for s, r in pairs)
 
 
 def put_circular(store: Array, rows: Array, start: Count, count: Count) -> Array:
@@ -28,25 +70,6 @@ def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], coun
     present = jax.lax.dynamic_slice_in_dim(store, first, N, 0)
     merged = jnp.where(wanted, rows[jnp.clip(number, 0, N - 1)], present)
     return jax.lax.dynamic_update_slice_in_dim(store, merged, first, 0)
-
-
-def put_chosen(
-    stores: tuple[Array, ...], rows: tuple[Array, ...], chosen: Bool[Array, " N"], start: Count
-) -> tuple[Array, ...]:
-    """The rows where ``chosen`` holds in slots start, start + 1, ... of each store; if too many, the last."""
-    if native.used():
-        return tuple(native.ring_buffer_write(s, r, chosen, start) for s, r in zip(stores, rows, strict=True))
-    count = jnp.sum(chosen, dtype=jnp.int32)
-    S, N = stores[0].shape[0], chosen.shape[0]
-    if jax.default_backend() == "cpu" and current() is None and N <= S:
-        rows = to_front(chosen, *rows)
-        return tuple(put_circular(s, r, start, count) for s, r in zip(stores, rows, strict=True))
-    chosen = everywhere(chosen)
-    number = jnp.cumsum(chosen) - 1
-    nowhere = S + jnp.arange(N)  # one for each: then every write has a slot of its own
-    slot = jnp.where(chosen & (number >= count - S), (start + number) % S, nowhere)
-    pairs = zip(stores, everywhere(rows), strict=True)
-    return tuple(s.at[slot].set(r, mode="drop", unique_indices=True) for s, r in pairs)
 
 
 def leading(number: Int[Array, " K"], most: int) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
@@ -68,22 +91,27 @@ def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
     return tuple(a[order] for a in arrays)
 
 
-def front(mask: Bool[Array, " N"]) -> Int[Array, " N"]:
+def front(mask: Bool[Array, " N"], form: FrontForm | None = None) -> Int[Array, " N"]:
     """The rows where ``mask`` holds, in their order; what follows means nothing."""
-    if native.used():
+    if (form or ("native" if current().native else "search")) == "native":
         return native.nonzero(mask)
     n = mask.shape[0]
     order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=_method())
     return jnp.minimum(order, n - 1).astype(jnp.int32)
 
 
-def count_rows(row: Int[Array, " N"], mask: Bool[Array, " N"], K: int) -> Int[Array, " K"]:
+def count_rows(
+    row: Int[Array, " N"],
+    mask: Bool[Array, " N"],
+    K: int,
+    form: CountForm | None = None,
+) -> Int[Array, " K"]:
     """How often each row occurs where ``mask`` holds."""
-    if native.used():
+    if (form or ("native" if current().native else "scatter")) == "native":
         return native.masked_bincount(row, mask, K)
     return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
 
 
 def _method() -> str:
     # As a loop every halving is several kernels of its own on an accelerator; unrolled, they are one.
-    return "scan" if jax.default_backend() == "cpu" else "scan_unrolled"
+    return "scan" if current().on_cpu else "scan_unrolled"

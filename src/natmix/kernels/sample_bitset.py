@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt
 
 from natmix.array_types import Count, PyTree
-from natmix.kernels.batching import most
+from natmix.kernels.batching import batch_max
 
 BITS = 32
 
@@ -47,7 +47,7 @@ class Chosen(eqx.Module):
 
         Each size divides the one before: what remains of a component is left to the smaller blocks.
         """
-        longest = most(jnp.max(self.counts))
+        longest = batch_max(jnp.max(self.counts))
         first, carry = jnp.zeros_like(longest), start
         for size, smallest in zip(rows, (False,) * (len(rows) - 1) + (True,), strict=True):
             left = longest - first

@@ -5,12 +5,10 @@ along it; log densities [N, K] are cut by samples. Every device meets its sample
 parameters are sent around), sums over samples are added up where the component lives, and every device
 updates its own components. What is left follows from JAX's propagation of shardings.
 
-The mesh holds while an algorithm on a mesh is traced; without one all functions here do nothing.
+The mesh is that of the plan in use (`natmix.kernels.plan`); without one all functions here do nothing.
 """
 
-import contextlib
-import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -21,11 +19,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.tree_util import Partial
 
 from natmix.array_types import Count, PyTree
+from natmix.kernels.plan import current, using
 
 T = TypeVar("T")
 Devices = Mesh | Sequence[jax.Device]
-
-_mesh: contextvars.ContextVar[Mesh | None] = contextvars.ContextVar("natmix_mesh", default=None)
 
 
 def as_mesh(devices: Devices | None) -> Mesh | None:
@@ -59,24 +56,9 @@ def whole_rows(rows: int, mesh: Mesh | None) -> int:
     return rows if mesh is None else -(-rows // mesh.size) * mesh.size
 
 
-def current() -> Mesh | None:
-    """The mesh that is being traced for."""
-    return _mesh.get()
-
-
-@contextlib.contextmanager
-def using(mesh: Mesh | None) -> Iterator[None]:
-    """Trace for this mesh, or for no mesh.
-
-    JAX is told too: functions that have a cache of traces, such as `Mixture.log_prob`, are then traced anew.
-    """
-    before = _mesh.set(mesh)
-    told = contextlib.nullcontext() if mesh is None else jax.sharding.use_abstract_mesh(mesh.abstract_mesh)
-    try:
-        with told:
-            yield
-    finally:
-        _mesh.reset(before)
+def divided() -> bool:
+    """Whether the work is divided among devices."""
+    return current().mesh is not None
 
 
 def split(tree: T) -> T:
@@ -90,7 +72,7 @@ def everywhere(tree: T) -> T:
 
 
 def _constrained(tree: T, cut: bool) -> T:
-    mesh = current()
+    mesh = current().mesh
     if mesh is None:
         return tree
 
@@ -123,7 +105,7 @@ def map_rows(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
 
 def everywhere_alike(fn: Callable[..., PyTree], *args: PyTree) -> PyTree:
     """``fn`` where every device does all of it: for short vectors, which are not worth a message."""
-    mesh = current()
+    mesh = current().mesh
     if mesh is None:
         return fn(*args)
     return _on_each(mesh, fn, PartitionSpec(), PartitionSpec())(args)
@@ -151,7 +133,7 @@ def sum_samples(fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], count: Co
     axis = mesh.axis_names[0]
     n = _length(arrays)
     share = -(-n // mesh.size)
-    with using(None):
+    with using(current().alone()):
         kind = eqx.filter_eval_shape(fn, arrays, None)
     scattered = jax.tree.map(lambda a: _spec(mesh, a) == _first_axis(mesh), kind)
 
@@ -174,7 +156,7 @@ def _on_each(
     needed, rest = eqx.partition(fn, eqx.is_array)
 
     def local(needed: PyTree, args: tuple[PyTree, ...]) -> PyTree:
-        with using(None):
+        with using(current().alone()):
             return eqx.combine(needed, rest)(*args)
 
     # check_vma: the rules for double precision and lockstep do not know which devices differ.
@@ -202,7 +184,7 @@ def _first_axis(mesh: Mesh) -> PartitionSpec:
 
 
 def _present() -> Mesh:
-    mesh = current()
+    mesh = current().mesh
     assert mesh is not None
     return mesh
 

@@ -1,20 +1,12 @@
-"""CPU threads: how many cores this process has, and one BLAS thread inside compiled programs."""
+"""CPU threads: one BLAS thread inside compiled programs."""
 
 import contextlib
 import functools
-import os
 from collections.abc import Iterator
 
-import jax
 from threadpoolctl import ThreadpoolController
 
-
-def usable_cores() -> int:
-    """Those it may use, or as many as XLA is told to (``NPROC``)."""
-    told = os.environ.get("NPROC", "")
-    if told.isdecimal():
-        return int(told)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from natmix.kernels.plan import current
 
 
 @contextlib.contextmanager
@@ -25,7 +17,7 @@ def single_threaded_blas() -> Iterator[None]:
     other in busy loops: on a machine that does something else too, decompositions of 100 x 100 took 250
     times as long (benchmarks/speed/blas_threads.py).
     """
-    if jax.default_backend() != "cpu":
+    if not current().on_cpu:
         yield
         return
     with _controller().limit(limits=1, user_api="blas"):

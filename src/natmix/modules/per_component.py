@@ -1,7 +1,7 @@
 """Per-component state: a module wraps what it keeps for each component, and never resizes it.
 
-Components live in the rows of arrays with a fixed capacity. When a component is added its row is
-reset to ``fresh`` everywhere; when the capacity changes every row moves along. These functions do
+Components live in the slots of arrays with a fixed capacity. When a component is added its slot is
+reset to ``fresh`` everywhere; when the capacity changes every slot moves along. These functions do
 that to any tree, so no module knows that components come and go.
 """
 
@@ -16,6 +16,7 @@ from jaxtyping import Array, Int
 
 from natmix.array_types import Count, Flag, PyTree
 from natmix.kernels import sharding
+from natmix.kernels.slots import set_slot
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -25,7 +26,7 @@ class PerComponent(eqx.Module, Generic[T]):
     """A value for every component, with the value a new component starts from.
 
     Attributes:
-        value: a tree whose leaves have K rows.
+        value: a tree whose leaves have K slots first.
         fresh: the same tree for one component, without the leading axis.
     """
 
@@ -52,20 +53,6 @@ class SampleStore(eqx.Module):
         """The arrays with samples first."""
 
 
-def set_row(values: S, row: Count, value: S, do: Flag) -> S:
-    """Give row ``row`` of the arrays ``values`` the ``value``, if ``do``."""
-    # By comparison: it needs no other device, and on an accelerator it joins the kernel before it.
-    compare = sharding.current() is not None or jax.default_backend() != "cpu"
-
-    def put(v: Array, f: Array) -> Array:
-        if not compare:
-            return v.at[row].set(jnp.where(do, f, v[row]))
-        here = do & (jnp.arange(v.shape[0]) == row)
-        return jnp.where(here.reshape(-1, *[1] * (v.ndim - 1)), jnp.asarray(f, v.dtype), v)
-
-    return jax.tree.map(put, values, value)
-
-
 def placed(tree: S) -> S:
     """On several devices: components and stored samples split, everything else everywhere."""
 
@@ -77,18 +64,18 @@ def placed(tree: S) -> S:
             return eqx.tree_at(lambda s: s.by_sample(), sharding.everywhere(node), stored)
         return sharding.everywhere(node)
 
-    if sharding.current() is None:
+    if not sharding.divided():
         return tree
     return jax.tree.map(place, tree, is_leaf=lambda x: isinstance(x, (PerComponent, SampleStore)))
 
 
-def reset_row(tree: S, row: Count, do: Flag) -> S:
-    """Give row ``row`` of everything per component its fresh value, if ``do``."""
-    return _map(lambda p: set_row(p.value, row, p.fresh, do), tree)
+def reset_slot(tree: S, slot: Count, do: Flag) -> S:
+    """Give slot ``slot`` of everything per component its fresh value, if ``do``."""
+    return _map(lambda p: set_slot(p.value, slot, p.fresh, do), tree)
 
 
-def take_rows(tree: S, order: Int[Array, " K2"]) -> S:
-    """Rows in a new order; ``order`` may have another length, and -1 takes a fresh row."""
+def take_slots(tree: S, order: Int[Array, " K2"]) -> S:
+    """Slots in a new order; ``order`` may have another length, and -1 takes a fresh one."""
 
     def take(v: Array, f: Array) -> Array:
         keep = (order >= 0).reshape(-1, *[1] * (v.ndim - 1))

@@ -8,7 +8,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, PyTree
-from natmix.gaussians.base import Curvature
+from natmix.kernels.gaussian_batch import Curvature
 
 
 class Query(eqx.Module):
@@ -25,7 +25,7 @@ class Draws(eqx.Module):
 
     x: Float[Array, "N D"]
     source: Int[Array, " N"]
-    """The row of the component each sample was drawn from."""
+    """The slot of the component each sample was drawn from."""
     number: Int[Array, " K"]
     """How many were drawn from each."""
     count: Count
@@ -51,11 +51,11 @@ class Batch(eqx.Module):
     log_background: Float[Array, " N"]
     """log z."""
     log_components: Float[Array, "N K"]
-    """log q(x|o) under the components before this iteration's update, -inf where it changes no digit."""
+    """log q(x|o) under the components before this iteration's update, -inf where it is negligible."""
     near: Int[Array, " N"]
-    """A component row that the sample is probably near to: the one it was drawn from, now or before."""
+    """The slot of a component probably near the sample: the one it was drawn from, now or before."""
     source: Int[Array, " N"]
-    """The component row a sample was drawn from in this iteration, -1 for reused samples."""
+    """The slot of the component a sample was drawn from in this iteration, -1 for reused samples."""
     valid: Bool[Array, " N"]
     """Real rows whose log density is neither NaN nor +inf."""
     zero: Bool[Array, " N"]

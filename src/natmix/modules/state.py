@@ -19,11 +19,11 @@ class State(eqx.Module):
     key: PRNGKey
     iteration: Count
     mixture: Mixture
-    """Padded to a capacity of rows; absent components have log weight -inf."""
+    """Padded to a capacity of slots; absent components have log weight -inf."""
     prior: Mixture
     """One Gaussian: where components may be expected."""
     ids: Int[Array, " K"]
-    """Who lives in a row: numbered in order of birth."""
+    """Who lives in a slot: numbered in order of birth."""
     births: Count
     updates: PerComponent[Int[Array, " K"]]
     rewards: PerComponent[Rewards]
@@ -79,7 +79,7 @@ def padded(mixture: Mixture, capacity: int) -> Mixture:
 
 
 def take_components(mixture: Mixture, order: Int[Array, " K2"]) -> Mixture:
-    """Rows in a new order; -1 gives an absent component, a standard normal nobody reads."""
+    """Slots in a new order; -1 gives an absent component, a standard normal nobody reads."""
     keep = order >= 0
     spare = type(mixture.components).isotropic(
         jnp.zeros((order.shape[0], mixture.dim), mixture.dtype), jnp.ones(order.shape[0], mixture.dtype)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from natmix.kernels.blocks import by_memory
+from natmix.kernels.plan import current
 
 _CPU_BLOCK = 128
 _ACCELERATOR_BLOCKS = (1024, 8192)
@@ -28,14 +28,14 @@ def points_at_once(evaluate: Callable[[Array], Any] | None, x: Float[Array, "Q D
 
     The host waits for an accelerator after every block, which takes longer than a cheap target does.
     """
-    if jax.default_backend() == "cpu":
+    if current().on_cpu:
         return _CPU_BLOCK
-    usual = by_memory(_BYTES_PER_POINT, *_ACCELERATOR_BLOCKS)
+    usual = current().by_memory(_BYTES_PER_POINT, *_ACCELERATOR_BLOCKS)
     if evaluate is None or x.shape[0] <= usual:
         return usual
     block = jax.make_jaxpr(evaluate)(jax.ShapeDtypeStruct((usual, x.shape[1]), x.dtype))
     per_point = max(numbers(block.jaxpr, usual) / usual, 1)
-    return int(np.clip(by_memory(_BYTES_PER_NUMBER, *_NUMBERS) / per_point, usual, _LARGEST_BLOCK))
+    return int(np.clip(current().by_memory(_BYTES_PER_NUMBER, *_NUMBERS) / per_point, usual, _LARGEST_BLOCK))
 
 
 def numbers(jaxpr: Any, points: int) -> float:

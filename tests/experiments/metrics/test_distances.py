@@ -1,5 +1,7 @@
 """MMD, sliced Wasserstein distance and detected modes."""
 
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -79,7 +81,7 @@ def test_mmd_in_blocks_equals_mmd_at_once(monkeypatch):
     rng = np.random.default_rng(4)
     x, y = rng.normal(size=(301, 2)), rng.normal(size=(200, 2))
     whole = mmd(x, y, 6.0)
-    monkeypatch.setattr("natmix.experiments.metrics.mmd._ELEMENTS", 1000)
+    monkeypatch.setattr(sys.modules["natmix.experiments.metrics.mmd"], "_ELEMENTS", 1000)
     assert mmd(x, y, 6.0) == pytest.approx(whole, rel=1e-12)
 
 
@@ -148,7 +150,7 @@ def test_blocks_of_projections_change_nothing(monkeypatch):
     rng = np.random.default_rng(2)
     a, b = rng.normal(size=(50, 3)), rng.normal(size=(70, 3))
     whole = sliced_wasserstein(a, b, 0, projections=20)
-    monkeypatch.setattr("natmix.experiments.metrics.sliced_wasserstein._ELEMENTS", 300)
+    monkeypatch.setattr(sys.modules["natmix.experiments.metrics.sliced_wasserstein"], "_ELEMENTS", 300)
     assert sliced_wasserstein(a, b, 0, projections=20) == pytest.approx(whole, rel=1e-12)
     assert sliced_wasserstein(a, a[::-1], 0) == pytest.approx(0, abs=1e-12)
 

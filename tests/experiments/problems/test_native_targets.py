@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import XLA
 from scipy.special import expit
 
 from natmix.experiments import native, problems
 from natmix.experiments.problems.logistic_regression import LogisticMinibatch, LogisticPosterior
 from natmix.experiments.problems.minibatch import minibatch_rows, start_and_stride
 from natmix.experiments.problems.wine import DIM, FEATURES, HIDDEN, WineMinibatch
-from natmix.kernels import native as core
+from natmix.kernels.plan import current, using
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
@@ -179,7 +180,7 @@ def test_points_beyond_the_count_are_zero_and_never_read() -> None:
 
 @eqx.filter_jit
 def evaluate(target: Any, x: jax.Array, count: jax.Array, gradient: bool, kernels: bool) -> Any:
-    assert native.used() == kernels
+    assert current().native == kernels
     return target.evaluate(jax.random.key(5), x, count, gradient)
 
 
@@ -187,14 +188,14 @@ NAMES = {"breast_cancer": 0.3, "german_credit_mb": 0.3, "wine": 1.0}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_problem_is_the_same_without_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_is_the_same_without_them(name: str) -> None:
     """Minibatches too: the key alone decides on them."""
     target = problems.load(name, dtype=np.float64).target
     x = jnp.asarray(np.random.default_rng(0).normal(0, NAMES[name], (600, target.dim)))
     count = jnp.asarray(300)
     with_kernels, values = (evaluate(target, x, count, gradient, True) for gradient in (True, False))
-    monkeypatch.setattr(core, "used", lambda: False)
-    without = evaluate(target, x, count, True, False)
+    with using(XLA):
+        without = evaluate(target, x, count, True, False)
     np.testing.assert_allclose(with_kernels.log_density[:300], without.log_density[:300], rtol=1e-12)
     np.testing.assert_allclose(with_kernels.gradient[:300], without.gradient[:300], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(values.log_density[:300], without.log_density[:300], rtol=1e-12)
@@ -222,7 +223,7 @@ def functions() -> dict[str, tuple]:
 
 
 @pytest.mark.parametrize("name", ["logistic", "minibatch", "network"])
-def test_derivatives_of_every_kind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_derivatives_of_every_kind(name: str) -> None:
     build, data, x = functions()[name]
     v = jnp.asarray(np.random.default_rng(3).normal(size=x.shape))
 
@@ -237,8 +238,9 @@ def test_derivatives_of_every_kind(name: str, monkeypatch: pytest.MonkeyPatch) -
         return jax.tree.leaves((forward, second, both, stacked))
 
     with_kernels = jax.jit(lambda: derivatives())()
-    monkeypatch.setattr(core, "used", lambda: False)
-    for a, b in zip(with_kernels, jax.jit(lambda: derivatives())(), strict=True):
+    with using(XLA):
+        without = jax.jit(lambda: derivatives())()
+    for a, b in zip(with_kernels, without, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.max(np.abs(b)))
 
 

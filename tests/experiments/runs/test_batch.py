@@ -2,9 +2,9 @@
 
 import time
 
-import jax
 import numpy as np
 import pytest
+from plans import GPU
 from tiny_problem import SMALL, tiny
 
 from natmix.engine.batch_runner import BatchRunner
@@ -13,6 +13,7 @@ from natmix.experiments.runs import Limits, load_run
 from natmix.experiments.runs import batch_choice as choice
 from natmix.experiments.runs.final import FinalRecorder
 from natmix.experiments.runs.seed import Seed
+from natmix.kernels.plan import using
 from tests.cli.test_run import assert_one_sentence, natmix
 from tests.experiments.runs.test_execution import EventWatcher
 
@@ -161,14 +162,14 @@ def test_targets_of_different_shapes_run_apart_unless_told_otherwise(tmp_path, m
         execute(tmp_path / "other", (0, 1), True, Limits(max_iterations=3), load)
 
 
-def test_the_rule(monkeypatch):
+def test_the_rule():
     algorithm = configuration().algorithm
     assert not choice.faster_together(algorithm, 8, 2, 5)  # a CPU
     assert choice.step_size(algorithm, 8, 2, 5) == 8 * 160 * 2 * 5
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert choice.faster_together(algorithm, 8, 2, 5)
-    assert not choice.faster_together(algorithm, 8, 2, 1)
-    assert not choice.faster_together(algorithm, 4096, 20, 5)
+    with using(GPU):
+        assert choice.faster_together(algorithm, 8, 2, 5)
+        assert not choice.faster_together(algorithm, 8, 2, 1)
+        assert not choice.faster_together(algorithm, 4096, 20, 5)
 
 
 @pytest.mark.parametrize(("way", "together"), [((), None), (("--together",), True), (("--apart",), False)])

@@ -6,24 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from more_regressions import ONE, case, check, estimate, padded, regression
+from more_regressions import case, check, estimate, padded, regression
+from plans import NATIVE, XLA
 
 from natmix import Mixture
 from natmix.kernels import native
-from natmix.modules.ng_estimators import More
-from natmix.modules.ng_estimators.looped_pairs import LoopedPairs
+from natmix.kernels.more_regressions import choose
+from natmix.kernels.plan import using
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
 
 SIZES = [(1, 1, 70), (1, 4, 2000), (5, 6, 301), (17, 2, 23), (37, 3, 41), (3, 11, 700)]
 """Components, dimensions, and samples of each: one chunk of the samples and several, parts of tiles, blocks
 and vectors."""
-
-
-@pytest.fixture
-def without_kernels(monkeypatch):
-    """A function that turns them off."""
-    return lambda: monkeypatch.setenv("NATMIX_NATIVE", "0")
 
 
 @pytest.mark.parametrize(
@@ -37,10 +32,9 @@ def test_like_the_dense_regression(size, self_normalised):
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_native_kernels_are_what_is_tested(own):
-    option = More(own_samples_only=own)
-    kind = jax.eval_shape(option._pairs, *case(), ONE)
-    assert isinstance(kind, LoopedPairs) is not own
+def test_the_loops_are_what_is_tested(own):
+    mixture, batch = case()
+    assert (choose(NATIVE, mixture.components, len(batch.x), own) == "native") is not own
 
 
 def test_own_samples_go_another_way():
@@ -54,15 +48,15 @@ def test_pairs_that_all_matter_and_few_that_do(spread):
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
-def test_many_components_of_which_some_are_absent(without_kernels):
+def test_many_components_of_which_some_are_absent():
     mixture, batch = case(spread=6.0, K=300, D=3, n=7)
     absent = jnp.arange(300) % 7 == 2
     absent = absent | ((jnp.arange(300) >= 160) & (jnp.arange(300) < 200))
     mixture = Mixture(jnp.where(absent, -jnp.inf, mixture.log_weights), mixture.components)
     batch = dataclasses.replace(batch, log_components=jnp.where(absent, -jnp.inf, batch.log_components))
     got = estimate(mixture, batch)
-    without_kernels()
-    want = estimate(mixture, batch)
+    with using(XLA):
+        want = estimate(mixture, batch)
     np.testing.assert_array_equal(got.ok, ~absent)
     np.testing.assert_array_equal(got.ok, want.ok)
     for a, b in ((got.curvature, want.curvature), (got.gradient, want.gradient)):
@@ -116,13 +110,14 @@ def test_a_component_without_samples():
     assert not np.any(got.curvature[1])
 
 
-def test_what_is_not_a_number_is_not_hidden(without_kernels):
+def test_what_is_not_a_number_is_not_hidden():
     mixture, batch = case(spread=3.0)
     batch = dataclasses.replace(batch, log_components=batch.log_components.at[3, 2].set(jnp.nan))
     got = estimate(mixture, batch)
     assert not got.ok[2]
-    without_kernels()
-    np.testing.assert_array_equal(got.ok, estimate(mixture, batch).ok)
+    with using(XLA):
+        want = estimate(mixture, batch)
+    np.testing.assert_array_equal(got.ok, want.ok)
 
 
 def test_without_samples_there_is_nothing_to_learn():
@@ -155,14 +150,14 @@ def test_a_batch_at_once():
 
 
 @pytest.mark.parametrize("size", [(2, 10, 3000), (40, 5, 90)])
-def test_single_precision_is_as_good_as_without_kernels(size, without_kernels):
+def test_single_precision_is_as_good_as_without_loops(size):
     K, D, n = size
     mixture, batch = case(spread=1.0, K=K, D=D, n=n, dtype=np.float32)
     expected = regression(mixture, batch, ridge=1e-5)
     got = estimate(mixture, batch, ridge=1e-5)
     assert got.curvature.dtype == np.float32
-    without_kernels()
-    want = estimate(mixture, batch, ridge=1e-5)
+    with using(XLA):
+        want = estimate(mixture, batch, ridge=1e-5)
     for name, right in zip(("curvature", "gradient"), expected, strict=True):
         error, usual = (np.max(np.abs(np.asarray(getattr(e, name), float) - right)) for e in (got, want))
         assert error <= 3 * usual + 1e-6 * np.abs(right).max()

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natmix.array_types import Count
-from natmix.kernels import native
 from natmix.kernels.native.library import NativeLibrary
+from natmix.kernels.plan import current
 
 _HERE = Path(__file__).parent
 LIBRARY = NativeLibrary(_HERE / "libnatmix_experiments.so", _HERE / "c", "natmix_experiments")
@@ -20,7 +20,7 @@ def available() -> bool:
 
 def used() -> bool:
     """Whether to call them here: where the native kernels of the core are used, too."""
-    return native.used() and available()
+    return current().native and available()
 
 
 def logistic_regression(

@@ -15,6 +15,7 @@ from natmix.experiments.problems.native_targets import AbstractForms
 from natmix.gaussians import FullGaussians
 from natmix.kernels import native
 from natmix.kernels.linalg import einsum
+from natmix.kernels.plan import current
 
 _NATIVE_BLOCK = 1024
 """Points at once for the native kernels: they need little room, but threads share the points."""
@@ -111,7 +112,7 @@ def draw_parameters(seed: int, components: int, dim: int, spread: float) -> tupl
 def rows_per_block(components: int, dim: int) -> int:
     """Points whose differences to all means fit into a cache, or fill a device."""
     size = components * dim
-    cpu = _NATIVE_BLOCK if native.used() else _between(128, 2**17 // size, 512)
+    cpu = _NATIVE_BLOCK if current().native else _between(128, 2**17 // size, 512)
     return block_size(cpu=cpu, accelerator=_between(1024, 2**24 // size, 16384))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from natmix.kernels import native
+from natmix.kernels.plan import current
 
 _FEW = 64
 """Below this number of points XLA evaluates them."""
@@ -32,7 +32,7 @@ class AbstractForms(eqx.Module):
 
     def has_native_kernel(self) -> bool:
         """Whether the kernel is there, and to be used: by default one of `natmix.kernels.native`."""
-        return native.used()
+        return current().native
 
     def __call__(self, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         return _value(self, x) if x.shape[0] >= _FEW and self.has_native_kernel() else self.by_xla(x)

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
-
 from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.capacity import initial_capacity
 from natmix.experiments.runs.config import RunConfig
 from natmix.gmmvi import GMMVI
+from natmix.kernels.plan import current
 from natmix.modules.state import State
 
 _ACCELERATOR_SIZE = 2**26
@@ -30,7 +29,7 @@ def faster_together(algorithm: GMMVI, capacity: int, dim: int, seeds: int) -> bo
     large ones; but a limit of time is then one for all seeds, each of which does a fraction of the iterations
     that it would do alone, so nobody gets that unasked.
     """
-    if seeds < 2 or jax.default_backend() == "cpu":
+    if seeds < 2 or current().on_cpu:
         return False
     return step_size(algorithm, capacity, dim, seeds) <= _ACCELERATOR_SIZE
 

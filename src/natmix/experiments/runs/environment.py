@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from natmix._version import __version__
-from natmix.kernels.threads import usable_cores
+from natmix.kernels.plan import usable_cores
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 

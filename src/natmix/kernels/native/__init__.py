@@ -25,7 +25,7 @@ from natmix.kernels.native.calls import (
     weighted_scores,
     weighted_sums,
 )
-from natmix.kernels.native.library import available, used
+from natmix.kernels.native.library import available
 
 __all__ = [
     "available",
@@ -43,7 +43,6 @@ __all__ = [
     "score",
     "stein_sums",
     "trust_region",
-    "used",
     "weighted_logsumexp",
     "weighted_scores",
     "weighted_sums",

@@ -2,7 +2,6 @@
 
 import ctypes
 import functools
-import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -11,15 +10,8 @@ from pathlib import Path
 import jax
 from jaxtyping import Array
 
-from natmix.kernels import sharding
 from natmix.kernels.native.signatures import ArrayDeclaration, Signature
 from natmix.kernels.native.sources import SHARED, digest
-
-SWITCH = "NATMIX_NATIVE"
-"""The environment variable that turns native kernels off when it is 0. It may also name the widest set of
-vector instructions to use: plain, wide or widest."""
-
-_VALUES = ("0", "1", "plain", "wide", "widest")
 
 
 class _Signature(ctypes.Structure):
@@ -118,7 +110,7 @@ class NativeLibrary:
         """
         if not self.available():
             raise RuntimeError(
-                "natmix was installed without its native kernels; ask `natmix.kernels.native.used` first."
+                "natmix was installed without its native kernels; ask `Plan.native` of the plan in use first."
             )
         if kernel not in self.kernels:
             raise RuntimeError(f"{self.path.name} has no kernel {kernel}, only {', '.join(self.kernels)}.")
@@ -140,14 +132,6 @@ CORE = NativeLibrary(Path(__file__).with_name("libnatmix.so"), SHARED, "natmix")
 def available() -> bool:
     """Whether natmix was installed with its native kernels, and they can be used here."""
     return CORE.available()
-
-
-def used() -> bool:
-    """Whether to call them here: on a CPU, for what one device does, unless they are turned off."""
-    value = os.environ.get(SWITCH, "1")
-    if value not in _VALUES:
-        raise ValueError(f"{SWITCH} must be one of {', '.join(_VALUES)}, got {value!r}.")
-    return value != "0" and jax.default_backend() == "cpu" and sharding.current() is None and available()
 
 
 def _ffi_version() -> tuple[int, int] | None:

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, Flag, PRNGKey, Scalar
-from natmix.gaussians.kernels import LOG_2PI
-from natmix.kernels.batching import anyone
+from natmix.kernels.batching import batch_any
+from natmix.kernels.gaussian_batch import LOG_2PI
 from natmix.kernels.linalg import einsum
 from natmix.kernels.sharding import everywhere
 from natmix.mixture import Mixture
@@ -144,7 +144,7 @@ class Vips(AbstractComponentAdaptation):
             return jax.lax.cond(add, seek, nothing, None)
 
         # Seeds that run together search only when one of them is to add.
-        mean, score, gain = jax.lax.cond(anyone(add), seek_if_wanted, nothing, None)
+        mean, score, gain = jax.lax.cond(batch_any(add), seek_if_wanted, nothing, None)
         add = add & (score > -jnp.inf)
         share = jax.random.uniform(key_size, (), mixture.dtype)
         model_entropy = jnp.sum(

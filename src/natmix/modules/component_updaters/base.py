@@ -1,14 +1,15 @@
 """The contract of a component updater."""
 
 import abc
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import NamedTuple, Protocol, TypeAlias
 
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Scalar
-from natmix.gaussians import AbstractGaussians, FullGaussians
-from natmix.kernels import native
+from natmix.gaussians import AbstractGaussians
+from natmix.kernels.blocks import components_at_once, map_components
 from natmix.modules.hyperparameters import Option
 from natmix.modules.records import NaturalGradient
 
@@ -18,6 +19,9 @@ MAX_ROUNDING = 0.03
 Beyond it a component's density no longer fits its samples; with estimates from few samples (P) such a
 component can be taken for the best of all and draw all the weight.
 """
+
+_UPDATED_ENTRIES = 2**12
+"""Entries of the covariances that are updated at once on a CPU: one component alone where it has more."""
 
 
 class Proposal(NamedTuple):
@@ -31,37 +35,24 @@ Updated: TypeAlias = tuple[AbstractGaussians, Bool[Array, " K"]]
 """New Gaussians and which updates succeeded; a failed one leaves its component alone."""
 
 
-class Loops(Protocol):
-    """An update of full covariances by native kernels; they change usable components alone."""
+class Propose(Protocol):
+    """New Gaussians; one that is not usable may hold anything."""
 
     def __call__(
-        self,
-        gaussians: FullGaussians,
-        natural_gradient: NaturalGradient,
-        stepsize: Float[Array, " K"],
-        temperature: Scalar,
-        usable: Bool[Array, " K"],
-        /,
-    ) -> Updated: ...
-
-
-class AbstractComponentUpdater(Option):
-    """Turns natural gradients and stepsizes into new Gaussians."""
-
-    loops: ClassVar[Loops | None] = None
-    """How to do without `propose`, if there is a way."""
-
-    @abc.abstractmethod
-    def propose(
         self,
         gaussians: AbstractGaussians,
         natural_gradient: NaturalGradient,
         stepsize: Float[Array, " K"],
         updates: Int[Array, " K"],
         temperature: Scalar,
-    ) -> Proposal:
-        """New Gaussians; a row that is not usable may hold anything."""
+        /,
+    ) -> Proposal: ...
 
+
+class AbstractComponentUpdater(Option):
+    """Turns natural gradients and stepsizes into new Gaussians."""
+
+    @abc.abstractmethod
     def update(
         self,
         gaussians: AbstractGaussians,
@@ -76,14 +67,44 @@ class AbstractComponentUpdater(Option):
         An update fails too when the new Gaussian would be too narrow for its float type, or where a component
         is not ``present``.
         """
-        usable = natural_gradient.ok if present is None else natural_gradient.ok & present
-        if self.loops is not None and self.has_loops(gaussians):
-            return self.loops(gaussians, natural_gradient, stepsize, temperature, usable)
-        new, ok = self.propose(gaussians, natural_gradient, stepsize, updates, temperature)
-        exact = new.rounding() <= jnp.maximum(MAX_ROUNDING, gaussians.rounding())
-        ok = ok & usable & new.finite() & exact
-        return new.where(ok, gaussians), ok
 
-    def has_loops(self, gaussians: AbstractGaussians) -> TypeGuard[FullGaussians]:
-        """Whether `update` takes all components at once, at no cost for absent ones."""
-        return self.loops is not None and isinstance(gaussians, FullGaussians) and native.used()
+
+def usable_components(
+    natural_gradient: NaturalGradient, present: Bool[Array, " K"] | None
+) -> Bool[Array, " K"]:
+    """Those that are there and have a natural gradient."""
+    return natural_gradient.ok if present is None else natural_gradient.ok & present
+
+
+def update_in_blocks(
+    propose: Propose,
+    gaussians: AbstractGaussians,
+    natural_gradient: NaturalGradient,
+    stepsize: Float[Array, " K"],
+    updates: Int[Array, " K"],
+    temperature: Scalar,
+    present: Bool[Array, " K"] | None,
+) -> Updated:
+    """The update by proposals for some components at a time, where they and their factors are usable."""
+    block = Partial(_update, propose, temperature)
+    arrays = (gaussians, natural_gradient, stepsize, updates)
+    if present is None:
+        return block(*arrays)
+    entries = gaussians.dim**2
+    at_once = components_at_once(8 * entries, on_cpu=max(1, _UPDATED_ENTRIES // entries))
+    components, success = map_components(block, arrays, present, at_once)
+    return components.where(present, gaussians), success
+
+
+def _update(
+    propose: Propose,
+    temperature: Scalar,
+    gaussians: AbstractGaussians,
+    natural_gradient: NaturalGradient,
+    stepsize: Float[Array, " B"],
+    updates: Int[Array, " B"],
+) -> Updated:
+    new, ok = propose(gaussians, natural_gradient, stepsize, updates, temperature)
+    exact = new.rounding() <= jnp.maximum(MAX_ROUNDING, gaussians.rounding())
+    ok = ok & natural_gradient.ok & new.finite() & exact
+    return new.where(ok, gaussians), ok

@@ -3,11 +3,17 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Scalar
 from natmix.gaussians import AbstractGaussians
-from natmix.modules.component_updaters.base import AbstractComponentUpdater, Proposal
+from natmix.modules.component_updaters.base import (
+    AbstractComponentUpdater,
+    Proposal,
+    Updated,
+    update_in_blocks,
+)
 from natmix.modules.hyperparameters import flag
 from natmix.modules.records import NaturalGradient
 
@@ -26,16 +32,36 @@ class Iblr(AbstractComponentUpdater):
     letter: ClassVar[str] = "Y"
     title: ClassVar[str] = "iBLR"
 
-    def propose(
+    def update(
         self,
         gaussians: AbstractGaussians,
         natural_gradient: NaturalGradient,
         stepsize: Float[Array, " K"],
         updates: Int[Array, " K"],
         temperature: Scalar,
-    ) -> Proposal:
-        bA = gaussians.scaled(natural_gradient.curvature, stepsize)
-        U = gaussians.factor(gaussians.plus_identity(bA + 0.5 * gaussians.square(bA)))
-        moves = (updates > 0) | self.move_mean_at_first_update
-        shift = jnp.where(moves[:, None], -stepsize[:, None] * natural_gradient.gradient, 0)
-        return Proposal(gaussians.moved(U, shift), jnp.ones(stepsize.shape, bool))
+        present: Bool[Array, " K"] | None = None,
+    ) -> Updated:
+        return update_in_blocks(
+            Partial(_propose, self.move_mean_at_first_update),
+            gaussians,
+            natural_gradient,
+            stepsize,
+            updates,
+            temperature,
+            present,
+        )
+
+
+def _propose(
+    move_mean_at_first_update: bool,
+    gaussians: AbstractGaussians,
+    natural_gradient: NaturalGradient,
+    stepsize: Float[Array, " K"],
+    updates: Int[Array, " K"],
+    temperature: Scalar,
+) -> Proposal:
+    bA = gaussians.scaled(natural_gradient.curvature, stepsize)
+    U = gaussians.factor(gaussians.plus_identity(bA + 0.5 * gaussians.square(bA)))
+    moves = (updates > 0) | move_mean_at_first_update
+    shift = jnp.where(moves[:, None], -stepsize[:, None] * natural_gradient.gradient, 0)
+    return Proposal(gaussians.moved(U, shift), jnp.ones(stepsize.shape, bool))

@@ -6,12 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import Scalar
+from natmix.kernels.more_regressions import regressions
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag, real
-from natmix.modules.ng_estimators.all_pairs import AllPairs
 from natmix.modules.ng_estimators.base import AbstractNgEstimator, finite_rows
-from natmix.modules.ng_estimators.few_pairs import FewPairs, leaves_out
-from natmix.modules.ng_estimators.looped_pairs import LoopedPairs, has_loops
 from natmix.modules.per_component import PerComponent
 from natmix.modules.records import Batch, NaturalGradient
 
@@ -44,27 +42,24 @@ class More(AbstractNgEstimator):
         temperature: Scalar,
         zero_penalty: Scalar,
     ) -> NaturalGradient:
-        pairs = self._pairs(mixture, batch, temperature)
-
+        pairs = regressions(
+            mixture.components,
+            mixture.log_weights,
+            batch,
+            temperature,
+            self.self_normalised,
+            self.own_samples_only,
+        )
         # Standard weights enter as w/n: only their size relative to the ridge differs from
         # self-normalised ones, and exp(log_scale) may overflow, so the ridge is divided instead.
         ridge = state.value * jnp.exp(-jnp.maximum(pairs.log_scale, -60.0))
         # As in the estimator S: zeros count as zero_penalty log P rather than -zero_penalty (1 - P).
         inside, total = pairs.inside, pairs.total
         extra = jnp.where(inside > 0, zero_penalty * (total / jnp.maximum(inside, 1e-30) - 1), 0)
-        coefficients = pairs.regress(mixture, batch, extra, ridge)
+        coefficients = pairs.regress(mixture.components, mixture.exists, batch, extra, ridge)
         hessian, gradient = mixture.components.unpack(coefficients)
         ok = pairs.ok & (inside > 0) & finite_rows(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
-
-    def _pairs(
-        self, mixture: Mixture, batch: Batch, temperature: Scalar
-    ) -> AllPairs | FewPairs | LoopedPairs:
-        gaussians = mixture.components
-        if not self.own_samples_only and has_loops(gaussians, batch.x):
-            return LoopedPairs.of(mixture, batch, temperature, self.self_normalised)
-        kind = FewPairs if leaves_out(gaussians, batch.x.shape[0]) else AllPairs
-        return kind.of(mixture, batch, temperature, self.self_normalised, self.own_samples_only)
 
     def feedback(
         self, state: PerComponent[Float[Array, " K"]], success: Bool[Array, " K"]

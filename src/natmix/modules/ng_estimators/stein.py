@@ -7,20 +7,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import Scalar
-from natmix.gaussians import AbstractGaussians
-from natmix.gaussians.base import Curvature
-from natmix.kernels.batching import anyone
+from natmix.kernels.batching import batch_any
+from natmix.kernels.gaussian_batch import Curvature
+from natmix.kernels.importance_weights import importance_weights, own_weights
+from natmix.kernels.scores import mixture_score
+from natmix.kernels.stein_sums import own_stein_sums, score_moments, stein_sums
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag
-from natmix.modules.ng_estimators import in_passes
-from natmix.modules.ng_estimators.base import (
-    AbstractNgEstimator,
-    estimator_weights,
-    finite_rows,
-    positive_and_total,
-    responsibilities_and_log_density,
-)
-from natmix.modules.ng_estimators.in_passes import SteinSums
+from natmix.modules.ng_estimators.base import AbstractNgEstimator, finite_rows
 from natmix.modules.records import Batch, NaturalGradient
 
 
@@ -49,25 +43,23 @@ class Stein(AbstractNgEstimator):
     ) -> NaturalGradient:
         assert batch.gradient is not None
         gaussians = mixture.components
-        pays = in_passes.pays(gaussians, batch)
-        if pays:
-            score = in_passes.mixture_score(mixture, batch)
-        else:
-            r, _ = responsibilities_and_log_density(batch.log_components, mixture.log_weights)
-            score = gaussians.mixture_score(r, batch.x, batch.count)
+        score = mixture_score(gaussians, batch.log_components, mixture.log_weights, batch.x, batch.count)
         grad_ratio = jnp.where(batch.valid[:, None], batch.gradient - temperature * score, 0)
-        if pays and not self.own_samples_only:
-            sums = in_passes.stein_sums(gaussians, batch, grad_ratio, self.self_normalised)
-        else:
-            sums = self._sums(gaussians, batch, grad_ratio)
+        sums_of = own_stein_sums if self.own_samples_only else stein_sums
+        sums = sums_of(gaussians, batch, grad_ratio, self.self_normalised)
         hessian, gradient, inside, total, log_scale, ok = sums
 
         def fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
             tiny = jnp.finfo(batch.x.dtype).tiny
-            weights = estimator_weights(batch, self.self_normalised, self.own_samples_only).values
+            if self.own_samples_only:
+                weights = own_weights(batch, self_normalised=self.self_normalised).values
+            else:
+                weights = importance_weights(
+                    batch.log_components, batch, self_normalised=self.self_normalised
+                ).values
             inside_only = jnp.where(batch.zero[:, None], 0, weights)
             c = inside_only / jnp.maximum(inside, tiny) - weights / jnp.maximum(total, tiny)
-            return gaussians.score_moments(zero_penalty * c, batch.x, batch.count)
+            return score_moments(gaussians, zero_penalty * c, batch.x, batch.count)
 
         def no_fall(_: None) -> tuple[Curvature, Float[Array, "K D"]]:
             return jnp.zeros_like(hessian), jnp.zeros_like(gradient)
@@ -76,22 +68,11 @@ class Stein(AbstractNgEstimator):
             return jax.lax.cond(zeros, fall, no_fall, None)
 
         zeros = jnp.any(batch.zero)
-        hessian_0, gradient_0 = jax.lax.cond(anyone(zeros), fall_if_any, no_fall, None)
+        hessian_0, gradient_0 = jax.lax.cond(batch_any(zeros), fall_if_any, no_fall, None)
         size = jnp.exp(log_scale)
         A = -gaussians.scaled(hessian, size) - hessian_0
         a = -gradient * size[:, None] - gradient_0
         return NaturalGradient(A, a, ok & (inside > 0) & finite_rows(A) & finite_rows(a))
-
-    def _sums(self, gaussians: AbstractGaussians, batch: Batch, grad_ratio: Array) -> SteinSums:
-        weights = estimator_weights(batch, self.self_normalised, self.own_samples_only)
-        inside, total = positive_and_total(weights, batch)
-        if self.own_samples_only and batch.own is not None:
-            mine = batch.own >= 0
-            w = jnp.where(mine, jnp.take_along_axis(weights.values.T, batch.own, axis=1), 0)
-            hessian, gradient = gaussians.own_stein(w, batch.x[batch.own], grad_ratio[batch.own])
-        else:
-            hessian, gradient = gaussians.stein(weights.values, batch.x, grad_ratio, batch.count)
-        return SteinSums(hessian, gradient, inside, total, weights.log_scale, weights.ok)
 
     def feedback(self, state: None, success: Bool[Array, " K"]) -> None:
         return None

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, PRNGKey
-from natmix.kernels.importance_sums import Background, log_sums
-from natmix.kernels.relevance import relevant_log_prob
+from natmix.kernels.importance_sums import log_sums
+from natmix.kernels.log_densities import relevant_log_prob, reordered
 from natmix.kernels.ring_buffer import front
-from natmix.kernels.sharding import current, everywhere, split
+from natmix.kernels.sample_arrays import Background
+from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import Option, ratio, whole
 from natmix.modules.records import Batch, Draws
@@ -36,8 +37,8 @@ class AbstractSampleSelector(Option):
     max_age: int = whole(16, "iterations after which a sample is no longer reused", low=2)
 
     @abc.abstractmethod
-    def max_draws(self, rows: int) -> int:
-        """The most new samples an iteration may need with ``rows`` component rows."""
+    def max_draws(self, slots: int) -> int:
+        """The most new samples an iteration may need with ``slots`` component slots."""
 
     @abc.abstractmethod
     def next_draws_at_most(self, components: Count) -> Count:
@@ -53,7 +54,7 @@ class AbstractSampleSelector(Option):
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Array
     ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
-        """New samples, those wanted in front, the rows they come from, and how many each row has drawn."""
+        """New samples, those wanted in front, the slots they come from, and how many each slot has drawn."""
 
     @property
     @abc.abstractmethod
@@ -62,7 +63,7 @@ class AbstractSampleSelector(Option):
 
     @property
     def reused_per_row(self) -> int:
-        """Slots of the ring per component row."""
+        """Samples in the ring per component slot."""
         return math.floor(self.reuse_ratio * self.desired_samples)
 
     def init(self, mixture: Mixture, needs_gradient: bool) -> Ring | None:
@@ -72,7 +73,7 @@ class AbstractSampleSelector(Option):
         return Ring.empty(mixture, self.reused_per_row, self.max_age, needs_gradient)
 
     def resized(self, state: Ring | None, old_rows: int, new_rows: int) -> Ring | None:
-        """The state for another number of component rows; a ring can only grow."""
+        """The state for another number of component slots; a ring can only grow."""
         if state is None:
             return None
         return state.resized(old_rows, new_rows, self.reused_per_row)
@@ -112,14 +113,16 @@ class AbstractSampleSelector(Option):
         x = jnp.where(new[:, None], draws.x, 0)
         drawn = draws.number.astype(x.dtype)
         share = jnp.log(drawn) - jnp.log(jnp.maximum(_samples(draws), 1).astype(x.dtype))
-        log_components = relevant_log_prob(mixture, x, draws.count, draws.source, log_drawn=share)
+        log_components = relevant_log_prob(
+            mixture.components, x, draws.count, mixture.log_weights, draws.source, log_drawn=share
+        )
         log_mass = log_sums(log_components, jnp.log(drawn), draws.count)
         raw, slope, source, near = log_density, gradient, draws.source, draws.source
         real, count = new, draws.count
         if state is not None:
             old: OldSamples = draws.old
             log_own = jnp.take_along_axis(log_components, draws.source[:, None], axis=1)[:, 0]
-            mass, each = state.meet(x, old.used, log_own, draws.count)
+            mass, each = state.background_log_density(x, old.used, log_own, draws.count)
             keep = new & (log_density < jnp.inf)
             newest = NewSamples(draws, log_density, gradient, keep, log_components, each)
             state = state.push(old, newest, mixture.components, iteration)
@@ -137,12 +140,9 @@ class AbstractSampleSelector(Option):
             order = front(real)
             x, raw, source, near, log_mass, *rest = split([a[order] for a in everywhere(columns)])
             slope = rest[0] if rest else None
-            if current() is None:
-                log_components = jnp.concatenate([old.log_components, log_components])[order]
-            else:  # each device those of its samples, rather than send N x K numbers around
-                whole = jnp.sum(real, dtype=jnp.int32)
-                log_components = mixture.components.log_prob(x, whole, mixture.exists)
             count = jnp.sum(real, dtype=jnp.int32)
+            both = (old.log_components, log_components)
+            log_components = reordered(mixture.components, both, order, x, count, mixture.exists)
             real = jnp.arange(x.shape[0]) < count
             x = jnp.where(real[:, None], x, 0)
         log_z = log_mass - jnp.log(jnp.maximum(count, 1).astype(x.dtype))

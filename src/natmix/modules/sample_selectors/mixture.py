@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natmix.array_types import Count, PRNGKey, Scalar
-from natmix.kernels.importance_sums import Background, log_sums
+from natmix.kernels.importance_sums import log_sums
 from natmix.kernels.importance_weights import effective_sample_size
 from natmix.kernels.normal_draws import normals
 from natmix.kernels.ring_buffer import count_rows
+from natmix.kernels.sample_arrays import Background
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag
 from natmix.modules.sample_selectors.base import AbstractSampleSelector
@@ -33,8 +34,8 @@ class FromMixture(AbstractSampleSelector):
     def draws_per_row(self) -> None:
         return None
 
-    def max_draws(self, rows: int) -> int:
-        return max(self.desired_samples * (rows if self.per_component else 1), self.min_new_samples)
+    def max_draws(self, slots: int) -> int:
+        return max(self.desired_samples * (slots if self.per_component else 1), self.min_new_samples)
 
     def next_draws_at_most(self, components: Count) -> Count:
         wanted = self.desired_samples * (components if self.per_component else 1)

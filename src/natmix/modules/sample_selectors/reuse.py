@@ -1,6 +1,6 @@
 """The ring of the newest samples, with the Gaussians that they were drawn from.
 
-The ring holds at most floor(ratio * desired) samples per component row. Every iteration is a
+The ring holds at most floor(ratio * desired) samples per component slot. Every iteration is a
 generation: its Gaussians are kept for ``max_age`` generations, and older samples are not reused.
 """
 
@@ -9,23 +9,18 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count
-from natmix.gaussians import AbstractGaussians, FullGaussians
-from natmix.kernels import native
-from natmix.kernels.batching import anyone
-from natmix.kernels.blocks import block_rows, map_blocks
+from natmix.gaussians import AbstractGaussians
+from natmix.kernels.background_density import background_log_density
+from natmix.kernels.batching import batch_any
 from natmix.kernels.importance_sums import log_sums as log_sums_of
-from natmix.kernels.relevance import relevant_log_prob
+from natmix.kernels.log_densities import relevant_log_prob
 from natmix.kernels.ring_buffer import count_rows, put_chosen
 from natmix.kernels.sharding import everywhere
 from natmix.mixture import Mixture
 from natmix.modules.records import Draws
-
-_BLOCKS = 16
-"""New samples meet the remembered Gaussians in so many blocks, because usually they are few."""
 
 
 class OldSamples(NamedTuple):
@@ -36,9 +31,9 @@ class OldSamples(NamedTuple):
     gradient: Float[Array, "R D"] | None
     real: Bool[Array, " R"]
     near: Int[Array, " R"]
-    """The component rows that they were drawn from."""
+    """The slots of the components that they were drawn from."""
     log_components: Float[Array, "R K"]
-    """Their log densities under the present components, -inf where that changes no digit."""
+    """Their log densities under the present components, -inf where that is negligible."""
     used: Float[Array, " HK"]
     """How many of those reused each remembered Gaussian has drawn."""
     log_mass: Float[Array, " R"]
@@ -72,9 +67,9 @@ class Ring(eqx.Module):
         log_target: log p~, as evaluated.
         gradient: grad log p~, if the estimator wants it.
         born: the iteration a sample was drawn in, -1 for an empty slot.
-        source: the component row it was drawn from.
+        source: the slot of the component it was drawn from.
         next: the slot that is written next.
-        gaussians: the Gaussians of the last H generations, H * K rows.
+        gaussians: the Gaussians of the last H generations, H * K slots.
         counts: how many samples each of them has drawn into the ring.
         log_sums: log sum_g counts_g N(x; g) over the Gaussians of each generation.
     """
@@ -91,7 +86,7 @@ class Ring(eqx.Module):
 
     @classmethod
     def empty(cls, mixture: Mixture, per_row: int, max_age: int, needs_gradient: bool) -> "Ring":
-        """A ring for ``per_row`` samples per component row."""
+        """A ring for ``per_row`` samples per component slot."""
         K, D, dtype = mixture.num_components, mixture.dim, mixture.dtype
         R = per_row * K
         history = jax.tree.map(lambda a: jnp.concatenate([a] * max_age), mixture.components)
@@ -134,7 +129,9 @@ class Ring(eqx.Module):
             gradient=None if self.gradient is None else self.gradient[slot],
             real=real,
             near=near,
-            log_components=relevant_log_prob(mixture, x, count, near, log_background=log_z),
+            log_components=relevant_log_prob(
+                mixture.components, x, count, mixture.log_weights, near, log_background=log_z
+            ),
             used=used,
             log_mass=log_mass,
             log_background=jnp.where(real, log_z, 0),
@@ -159,10 +156,10 @@ class Ring(eqx.Module):
             return jnp.full(x.shape[0], -jnp.inf, x.dtype)
 
         whole = jnp.where((some > 0) & ~cut, log_sums, -jnp.inf)
-        part = jax.lax.cond(anyone(jnp.any(cut)), anew, nothing, None)
+        part = jax.lax.cond(batch_any(jnp.any(cut)), anew, nothing, None)
         return jnp.logaddexp(jax.nn.logsumexp(whole, axis=1), part)
 
-    def meet(
+    def background_log_density(
         self,
         x: Float[Array, "N D"],
         used: Float[Array, " HK"],
@@ -170,12 +167,7 @@ class Ring(eqx.Module):
         count: Count,
     ) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
         """``log_mass`` and ``log_sums`` of new samples, drawn with log densities ``log_own``."""
-        gaussians = self.gaussians
-        if isinstance(gaussians, FullGaussians) and gaussians.has_loops(x):
-            g = (gaussians.mean, gaussians.inverse_tril, gaussians.log_normaliser())
-            return native.background_log_density(x, *g, used, self.counts, log_own, self.max_age, count)
-        rows = max(64, min(block_rows(4 * used.shape[0]), x.shape[0] // _BLOCKS))
-        return map_blocks(Partial(_meet, self, used), (x,), rows, count)
+        return background_log_density(self.gaussians, x, used, self.counts, log_own, self.max_age, count)
 
     def push(
         self, old: OldSamples, new: NewSamples, components: AbstractGaussians, iteration: Count
@@ -222,7 +214,7 @@ class Ring(eqx.Module):
         )
 
     def resized(self, old_rows: int, new_rows: int, per_row: int) -> "Ring":
-        """The same samples in a ring for more component rows."""
+        """The same samples in a ring for more component slots."""
         R, max_age = per_row * new_rows, self.max_age
         oldest_first = (self.next + jnp.arange(self.x.shape[0])) % self.x.shape[0]
 
@@ -248,10 +240,3 @@ class Ring(eqx.Module):
             ).reshape(-1),
             log_sums=grow(self.log_sums, -jnp.inf),
         )
-
-
-def _meet(ring: Ring, used: Float[Array, " HK"], x: Float[Array, "B D"]) -> tuple[Array, Array]:
-    log_prob = ring.gaussians.log_prob(x, None, (used > 0) | (ring.counts > 0))
-    mass = jax.nn.logsumexp(log_prob + jnp.log(used), axis=1)
-    each = (log_prob + jnp.log(ring.counts)).reshape(x.shape[0], ring.max_age, -1)
-    return mass, jax.nn.logsumexp(each, axis=2)

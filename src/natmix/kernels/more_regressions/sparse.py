@@ -1,9 +1,9 @@
 """The regressions of MORE over those pairs of a sample and a component that matter.
 
 Most samples have no weight to speak of for most components, and the features of a sample are many: pairs that
-change no digit are left out. Nothing of N x K entries is formed either: two passes over blocks of the log
-densities find the weights' sizes and which pairs matter, and the weights of those are computed where they are
-used. If every pair matters the work is that of `natmix.modules.ng_estimators.all_pairs`.
+are negligible at working precision are left out. Nothing of N x K entries is formed either: two passes over
+blocks of the log densities find the weights' sizes and which pairs matter, and the weights of those are
+computed where they are used. If every pair matters the work is that of the dense form.
 """
 
 import equinox as eqx
@@ -13,41 +13,30 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count, PyTree, Scalar
-from natmix.gaussians import AbstractGaussians
-from natmix.gaussians.pairs import NEGLIGIBLE
-from natmix.kernels import sharding
-from natmix.kernels.blocks import block_rows, fold_blocks, map_components, rows_at_once
+from natmix.kernels.blocks import block_rows, components_at_once, fold_blocks, map_components
+from natmix.kernels.gaussian_batch import GaussianBatch
 from natmix.kernels.importance_weights import log_importance, log_own
 from natmix.kernels.linalg import einsum
-from natmix.kernels.sample_bitset import BITS, Chosen, words_of
-from natmix.mixture import Mixture
-from natmix.modules.ng_estimators.pair_sums import PairSums, finite_top, reward_columns
-from natmix.modules.ng_estimators.regression import (
+from natmix.kernels.more_regressions.ridge import (
     SQUARES,
     Moments,
     feature_moments,
     num_features,
     ridge_regression,
 )
-from natmix.modules.records import Batch
+from natmix.kernels.more_regressions.sums import PairSums, finite_top, reward_columns
+from natmix.kernels.plan import current
+from natmix.kernels.relevant_blocks import NEGLIGIBLE
+from natmix.kernels.sample_arrays import SampleArrays
+from natmix.kernels.sample_bitset import BITS, Chosen, words_of
 
 _FEW = 128
 """Samples at a time of components to which few matter."""
 _ACCELERATOR_ROWS = (2048, 256)
 """The same on an accelerator, of each of several components; the larger number first."""
-_ACCELERATOR_WORK = 2**36
-"""Multiplications of all pairs up to which an accelerator is done sooner than it finds those that matter."""
 
 
-def leaves_out(gaussians: AbstractGaussians, samples: int) -> bool:
-    """Whether to leave out pairs: on one device, with more than one component, and with enough to gain."""
-    if gaussians.capacity == 1 or sharding.current() is not None:
-        return False
-    work = samples * gaussians.capacity * num_features(gaussians) ** 2
-    return jax.default_backend() == "cpu" or work > _ACCELERATOR_WORK
-
-
-class FewPairs(PairSums):
+class SparseRegressions(PairSums):
     """Which pairs matter, and what the weights of all samples sum up to."""
 
     chosen: Chosen
@@ -56,30 +45,36 @@ class FewPairs(PairSums):
     @classmethod
     def of(
         cls,
-        mixture: Mixture,
-        batch: Batch,
+        gaussians: GaussianBatch,
+        log_weights: Float[Array, " K"],
+        samples: SampleArrays,
         temperature: Scalar,
         self_normalised: bool,
         own_samples_only: bool,
-    ) -> "FewPairs":
-        log_q, largest, drawn = _first_pass(mixture, batch, own_samples_only)
-        reward = jnp.where(batch.valid, batch.log_target - temperature * log_q, 0)
+    ) -> "SparseRegressions":
+        log_q, largest, drawn = _first_pass(log_weights, samples, own_samples_only)
+        reward = jnp.where(samples.valid, samples.log_target - temperature * log_q, 0)
         top, ok = finite_top(largest)
-        words, sums = _second_pass(mixture, batch, reward, top, own_samples_only)
-        n = drawn if own_samples_only else batch.count
+        present = log_weights > -jnp.inf
+        words, sums = _second_pass(gaussians, present, samples, reward, top, own_samples_only)
+        n = drawn if own_samples_only else samples.count
         chosen = {"chosen": Chosen.of(words), "own_samples_only": own_samples_only}
         return cls.of_sums(reward, top, ok, sums, n, self_normalised, **chosen)
 
     def regress(
-        self, mixture: Mixture, batch: Batch, extra: Float[Array, " K"], ridge: Float[Array, " K"]
+        self,
+        gaussians: GaussianBatch,
+        present: Bool[Array, " K"],
+        samples: SampleArrays,
+        extra: Float[Array, " K"],
+        ridge: Float[Array, " K"],
     ) -> Float[Array, "K F"]:
         """Coefficients of all components; zeros cost ``extra`` beside their reward."""
-        gaussians = mixture.components
         total, centre = self.centred(extra)
         numbers = jnp.arange(gaussians.capacity)
         rows = (numbers, gaussians, self.chosen, self.top, self.size, total, centre, extra, ridge)
-        block = Partial(_coefficients, batch, self.reward, self.own_samples_only)
-        present, at_once = mixture.log_weights > -jnp.inf, _at_once(gaussians)
+        block = Partial(_coefficients, samples, self.reward, self.own_samples_only)
+        at_once = _at_once(gaussians)
         if at_once == 1:
             return map_components(block, rows, present, 1)
         # Those done together wait for the one with most samples: components with as many go together.
@@ -88,28 +83,28 @@ class FewPairs(PairSums):
         return map_components(block, rows, present, at_once)[jnp.argsort(order)]
 
 
-def _at_once(gaussians: AbstractGaussians) -> int:
+def _at_once(gaussians: GaussianBatch) -> int:
     """How many components are regressed together."""
-    return min(rows_at_once(SQUARES * num_features(gaussians) ** 2, on_cpu=1), gaussians.capacity)
+    return min(components_at_once(SQUARES * num_features(gaussians) ** 2, on_cpu=1), gaussians.capacity)
 
 
 def _rows_of_blocks(F: int) -> tuple[int, int]:
-    if jax.default_backend() != "cpu":
+    if not current().on_cpu:
         return _ACCELERATOR_ROWS
     return max(block_rows(4 * F) // _FEW * _FEW, _FEW), _FEW
 
 
 def _coefficients(
-    batch: Batch, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
+    samples: SampleArrays, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
 ) -> Float[Array, "B F"]:
-    one = Partial(_coefficients_of_one, batch, reward, own_samples_only)
+    one = Partial(_coefficients_of_one, samples, reward, own_samples_only)
     if rows[0].shape[0] == 1:
         return one(*rows)[None]
     return jax.vmap(one)(*jax.tree.map(lambda a: a[:, None], rows))
 
 
 def _coefficients_of_one(
-    batch: Batch, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
+    batch: SampleArrays, reward: Float[Array, " N"], own_samples_only: bool, *rows: PyTree
 ) -> Float[Array, " F"]:
     k, gaussian, chosen, top, size, total, centre, extra, ridge = rows
     F = num_features(gaussian)
@@ -128,14 +123,14 @@ def _coefficients_of_one(
 
 
 def _first_pass(
-    mixture: Mixture, batch: Batch, own_samples_only: bool
+    log_weights: Float[Array, " K"], batch: SampleArrays, own_samples_only: bool
 ) -> tuple[Float[Array, " N"], Float[Array, " K"], Int[Array, " K"]]:
     """Log q of each sample; of each component the largest log weight, and how many samples have a weight."""
     N, K = batch.log_components.shape
 
     def block(carry: PyTree, first: Count | int, arrays: PyTree) -> PyTree:
         log_q, top, drawn = carry
-        here = jax.nn.logsumexp(arrays[0] + mixture.log_weights, axis=1)
+        here = jax.nn.logsumexp(arrays[0] + log_weights, axis=1)
         log_w = _block_log_weights(arrays, own_samples_only)
         log_q = jax.lax.dynamic_update_slice_in_dim(log_q, here, first, 0)
         drawn = drawn + jnp.sum(log_w > -jnp.inf, axis=0, dtype=jnp.int32)
@@ -147,8 +142,9 @@ def _first_pass(
 
 
 def _second_pass(
-    mixture: Mixture,
-    batch: Batch,
+    gaussians: GaussianBatch,
+    present: Bool[Array, " K"],
+    batch: SampleArrays,
     reward: Float[Array, " N"],
     top: Float[Array, " K"],
     own_samples_only: bool,
@@ -159,8 +155,8 @@ def _second_pass(
     its share of the features' matrix is more than negligible, or not a number: the squares of a sample's
     features sum up to less than |y|^4 + D.
     """
-    gaussians, (N, K) = mixture.components, batch.log_components.shape
-    D, present, offset = gaussians.dim, mixture.exists, gaussians.log_normaliser()
+    N, K = batch.log_components.shape
+    D, offset = gaussians.dim, gaussians.log_normaliser()
     limit = NEGLIGIBLE * jnp.finfo(reward.dtype).eps * D
 
     def block(carry: PyTree, first: Count | int, arrays: PyTree) -> PyTree:
@@ -177,7 +173,7 @@ def _second_pass(
     return fold_blocks(block, start, arrays, _rows(K), batch.count)
 
 
-def _arrays(batch: Batch) -> tuple[Array, ...]:
+def _arrays(batch: SampleArrays) -> tuple[Array, ...]:
     return batch.log_components, batch.log_background, batch.source, batch.valid
 
 
@@ -189,7 +185,7 @@ def _block_log_weights(arrays: PyTree, own_samples_only: bool) -> Float[Array, "
 
 
 def _log_weights(
-    batch: Batch, n: Int[Array, " C"], k: Int[Array, "1"], own_samples_only: bool
+    batch: SampleArrays, n: Int[Array, " C"], k: Int[Array, "1"], own_samples_only: bool
 ) -> Float[Array, "C 1"]:
     """Of some samples for one component."""
     if own_samples_only:

@@ -1,4 +1,4 @@
-"""MORE on the samples that matter, against the dense regression in NumPy."""
+"""MORE's regressions without native kernels, against the dense regression in NumPy."""
 
 import dataclasses
 
@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from helpers import draw, make_batch, random_mixture
 from more_regressions import ONE, bumpy, case, check, compiled, estimate, padded, regression
+from plans import GPU, XLA
 
 from natmix import Mixture
-from natmix.modules.ng_estimators import few_pairs
+from natmix.kernels.more_regressions import choose, regressions, sparse
+from natmix.kernels.plan import using
 
 
 @pytest.fixture(autouse=True)
-def without_loops(monkeypatch):
-    """Those in machine code are tested in test_native_regressions.py."""
-    monkeypatch.setenv("NATMIX_NATIVE", "0")
+def without_native_kernels():
+    """Those are tested in native/test_regressions.py."""
+    with using(XLA):
+        yield
 
 
 @pytest.fixture
@@ -25,15 +28,18 @@ def patch(monkeypatch):
 
     def set_to(*arguments):
         compiled.cache_clear()
+        jax.clear_caches()
         monkeypatch.setattr(*arguments)
 
     yield set_to
     compiled.cache_clear()
+    jax.clear_caches()
 
 
 def share_chosen(mixture, batch):
-    pairs = few_pairs.FewPairs.of(mixture, batch, ONE, True, False)
-    return float(jnp.sum(pairs.chosen.counts)) / batch.log_components.size
+    parts, weights = mixture.components, mixture.log_weights
+    pairs = regressions(parts, weights, batch, ONE, True, False, form="sparse")
+    return float(jnp.sum(pairs.chosen.counts)) / batch.log_components.size  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.5, 40.0])
@@ -82,16 +88,16 @@ def test_samples_that_are_not_valid_have_no_weight():
 @pytest.mark.parametrize("blocks", [32, 64, 300])
 def test_any_size_of_blocks(patch, blocks):
     mixture, batch = case(spread=3.0)
-    patch(few_pairs, "_FEW", blocks // 8)
-    patch(few_pairs, "block_rows", lambda elements: blocks)
+    patch(sparse, "_FEW", blocks // 8)
+    patch(sparse, "block_rows", lambda elements: blocks)
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
 @pytest.mark.parametrize("at_once", [2, 5])
 def test_several_components_at_once(patch, at_once):
     """As on an accelerator."""
-    patch(few_pairs, "_at_once", lambda gaussians: at_once)
-    patch(few_pairs, "_rows_of_blocks", lambda F: (64, 16))
+    patch(sparse, "_at_once", lambda gaussians: at_once)
+    patch(sparse, "_rows_of_blocks", lambda F: (64, 16))
     for spread in (0.0, 3.0):
         mixture, batch = case(spread)
         check(estimate(mixture, batch), regression(mixture, batch))
@@ -102,12 +108,11 @@ def test_several_components_at_once(patch, at_once):
 
 
 @pytest.mark.parametrize(
-    ("capacity", "samples", "expected"), [(1, 10**9, False), (2, 10, False), (100, 10**7, True)]
+    ("capacity", "samples", "expected"), [(1, 10**9, "dense"), (2, 10, "dense"), (100, 10**7, "sparse")]
 )
-def test_an_accelerator_leaves_out_pairs_if_there_is_enough_to_gain(monkeypatch, capacity, samples, expected):
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+def test_an_accelerator_leaves_out_pairs_if_there_is_enough_to_gain(capacity, samples, expected):
     mixture, _ = case(K=capacity)
-    assert few_pairs.leaves_out(mixture.components, samples) is expected
+    assert choose(GPU, mixture.components, samples, False) == expected
 
 
 def test_padding_changes_nothing():
@@ -119,26 +124,27 @@ def test_padding_changes_nothing():
     assert not np.any(beside.gradient[5:])
 
 
-def test_single_precision_is_as_good_as_the_dense_regression(patch):
+def test_single_precision_is_as_good_as_the_dense_regression():
     mixture, batch = case(spread=3.0, D=4, dtype=np.float32)
     expected = regression(mixture, batch)
     few = estimate(mixture, batch)
     assert few.curvature.dtype == np.float32
     check(few, expected, 2e-4)
-    patch("natmix.modules.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
-    dense = estimate(mixture, batch)
-    check(dense, expected, 2e-4)
+    with using(GPU):
+        assert choose(GPU, mixture.components, len(batch.x), False) == "dense"
+        check(estimate(mixture, batch), expected, 2e-4)
 
 
-def test_the_dense_path_gives_the_same(patch):
+def test_the_dense_form_gives_the_same():
     mixture, batch = case(spread=3.0)
     few = estimate(mixture, batch)
-    patch("natmix.modules.ng_estimators.more.leaves_out", lambda gaussians, samples: False)
-    for a, b in zip(jax.tree.leaves(few), jax.tree.leaves(estimate(mixture, batch)), strict=True):
+    with using(GPU):
+        dense = estimate(mixture, batch)
+    for a, b in zip(jax.tree.leaves(few), jax.tree.leaves(dense), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
 
 
-def test_several_members_at_once():
+def test_several_batches_at_once():
     """Seeds that run together: some with components apart, some without."""
     cases = [case(spread, seed=seed) for spread, seed in ((0.0, 1), (3.0, 2), (40.0, 3))]
     together = jax.tree.map(lambda *a: jnp.stack(a), *cases)

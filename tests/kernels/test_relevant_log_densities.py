@@ -3,15 +3,15 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import native_only
 from scipy.special import logsumexp
 
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.kernels import native
-from natmix.kernels.importance_sums import Background, effective_samples
-from natmix.kernels.relevance import relevant_log_prob
+from natmix.kernels.importance_sums import effective_samples
+from natmix.kernels.log_densities import relevant_log_prob
+from natmix.kernels.sample_arrays import Background
 from natmix.mixture import Mixture
-
-loops = pytest.mark.skipif(not native.used(), reason="installed without the loops")
 
 
 class Spread:
@@ -33,7 +33,8 @@ class Spread:
 
     def __call__(self, near: np.ndarray | None = None, **known: object) -> np.ndarray:
         near = jnp.asarray(self.source if near is None else near, jnp.int32)
-        return np.asarray(relevant_log_prob(self.mixture, self.samples, None, near, **known))
+        parts, weights = self.mixture.components, self.mixture.log_weights
+        return np.asarray(relevant_log_prob(parts, self.samples, None, weights, near, **known))
 
 
 @pytest.fixture(params=[np.float32, np.float64], ids=["single", "double"])
@@ -45,7 +46,7 @@ def background(of: Spread, log_components: np.ndarray) -> np.ndarray:
     return logsumexp(log_components - np.log(log_components.shape[1]), axis=1)
 
 
-@loops
+@native_only
 def test_what_is_kept_is_exact_and_what_is_not_is_far_below(spread: Spread) -> None:
     got = spread(log_drawn=spread.log_drawn)
     kept = np.isfinite(got)
@@ -58,7 +59,7 @@ def test_what_is_kept_is_exact_and_what_is_not_is_far_below(spread: Spread) -> N
     assert (spread.exact - mixture[:, None])[~kept].max() < -40
 
 
-@loops
+@native_only
 @pytest.mark.parametrize("near", ["right", "another", "nonsense"])
 def test_sums_keep_their_digits_whatever_the_hint(spread: Spread, near: str) -> None:
     hints = {"right": spread.source, "another": (spread.source + 1) % 12, "nonsense": spread.source * 7 - 30}
@@ -73,7 +74,7 @@ def test_sums_keep_their_digits_whatever_the_hint(spread: Spread, near: str) -> 
     )
 
 
-@loops
+@native_only
 def test_a_component_far_from_all_samples_keeps_its_densities(spread: Spread) -> None:
     far = spread.mixture.components.mean.at[5].set(100.0)
     components = FullGaussians.from_scale_tril(far, spread.mixture.components.scale_tril)  # type: ignore[attr-defined]
@@ -87,7 +88,7 @@ def test_a_component_far_from_all_samples_keeps_its_densities(spread: Spread) ->
     assert np.isinf(got).any()
 
 
-@loops
+@native_only
 def test_a_light_component_does_not_hide_a_heavy_one(spread: Spread) -> None:
     """Where the nearest component has next to no weight, the mixture's density is that of others."""
     log_weights = spread.mixture.log_weights.at[3].set(-60.0)
@@ -97,7 +98,7 @@ def test_a_light_component_does_not_hide_a_heavy_one(spread: Spread) -> None:
     np.testing.assert_allclose(logsumexp(got + w, axis=1), logsumexp(spread.exact + w, axis=1), rtol=1e-6)
 
 
-@loops
+@native_only
 def test_absent_components_and_samples_that_are_no_numbers(spread: Spread) -> None:
     spread.mixture = Mixture(spread.mixture.log_weights.at[2].set(-jnp.inf), spread.mixture.components)
     spread.samples = spread.samples.at[100].set(jnp.nan)
@@ -110,7 +111,7 @@ def test_absent_components_and_samples_that_are_no_numbers(spread: Spread) -> No
     np.testing.assert_array_equal(got[others][kept], spread.exact[others][kept])
 
 
-@loops
+@native_only
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_new_samples_meet_generations(dtype: type) -> None:
     """Of three generations one has lost some samples, and one is empty."""
@@ -140,7 +141,7 @@ def test_new_samples_meet_generations(dtype: type) -> None:
     assert (each[:1000, 2] == -np.inf).all()
 
 
-@loops
+@native_only
 def test_samples_that_are_not_in_use_do_not_count_as_near(spread: Spread) -> None:
     """A component that only such samples are near to keeps its densities at the others."""
     log_z = background(spread, spread.exact)
@@ -154,5 +155,6 @@ def test_other_covariances_have_all_densities() -> None:
     rng = np.random.default_rng(0)
     parts = DiagonalGaussians(jnp.asarray(rng.normal(size=(3, 2))), jnp.ones((3, 2)))
     mixture, x = Mixture(jnp.log(jnp.ones(3) / 3), parts), jnp.asarray(rng.normal(size=(100, 2)))
-    got = relevant_log_prob(mixture, x, None, jnp.zeros(100, jnp.int32), log_drawn=jnp.zeros(3))
+    near = jnp.zeros(100, jnp.int32)
+    got = relevant_log_prob(parts, x, None, mixture.log_weights, near, log_drawn=jnp.zeros(3))
     np.testing.assert_array_equal(got, parts.log_prob(x))

@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from plans import GPU, XLA
 from scipy.stats import multivariate_normal
 
-from natmix.gaussians import FullGaussians, pairs
-from natmix.gaussians.kernels import WhitenedKernel
+from natmix.gaussians import FullGaussians
+from natmix.kernels import relevant_blocks, scores, stein_sums
+from natmix.kernels.plan import using
+from natmix.kernels.relevant_blocks import RelevantBlocks
 
 K, D, S = 4, 45, 30
 N = K * S
@@ -49,35 +52,40 @@ def close(actual, expected, rtol=1e-9):
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
 
-def test_these_dimensions_go_by_pairs():
-    c = Case(1.0)
-    assert isinstance(c.g.kernel(), WhitenedKernel)
-    assert c.g.goes_by_pairs(c.x)
+def score(c, r, x, count=None):
+    return scores.weighted_score(c.g, r, x, count, "sparse")
+
+
+def moments(c, w, x, count=None):
+    return stein_sums.stein(c.g, w, x, c.v, count, "sparse")
+
+
+def curvature(c, moment):
+    product = np.einsum("kij,kjl->kil", moment, np.asarray(c.g.scale_tril))
+    return 0.5 * (product + product.transpose(0, 2, 1))
 
 
 @APART
 @pytest.mark.parametrize("block", [7, 30, 128])
 def test_they_are_the_dense_sums(apart, block, monkeypatch):
-    monkeypatch.setattr(pairs, "_CPU_BLOCK", block)
+    monkeypatch.setattr(relevant_blocks, "_BLOCK", block)
     c = Case(apart)
-    close(c.g.mixture_score(c.r, c.x), c.score(c.r, c.x))
-    close(pairs.moments(c.g, c.w, c.x, c.v, None), c.moment(c.w, c.x))
-    curvature, gradient = c.g.stein(c.w, c.x, c.v)
-    product = np.einsum("kij,kjl->kil", c.moment(c.w, c.x), np.asarray(c.g.scale_tril))
-    close(curvature, 0.5 * (product + product.transpose(0, 2, 1)))
+    close(score(c, c.r, c.x), c.score(c.r, c.x))
+    found, gradient = moments(c, c.w, c.x)
+    close(found, curvature(c, c.moment(c.w, c.x)))
     close(gradient, np.einsum("kji,nk,nj->ki", c.g.scale_tril, c.w, c.v))
 
 
 @APART
 def test_single_precision_loses_no_more_than_its_digits(apart):
     c = Case(apart, jnp.float32)
-    close(c.g.mixture_score(c.r, c.x), c.score(c.r, c.x), 3e-5)
-    close(pairs.moments(c.g, c.w, c.x, c.v, None), c.moment(c.w, c.x), 3e-5)
+    close(score(c, c.r, c.x), c.score(c.r, c.x), 3e-5)
+    close(moments(c, c.w, c.x)[0], curvature(c, c.moment(c.w, c.x)), 3e-5)
 
 
 def test_few_blocks_matter_when_components_are_apart(monkeypatch):
-    monkeypatch.setattr(pairs, "_CPU_BLOCK", S)
-    far, near = (pairs.Pairs.of(Case(apart).r, 1.0, None) for apart in (20.0, 0.0))
+    monkeypatch.setattr(relevant_blocks, "_BLOCK", S)
+    far, near = (RelevantBlocks.of(Case(apart).r, 1.0, None) for apart in (20.0, 0.0))
     np.testing.assert_array_equal(far.counts, np.ones(K))
     np.testing.assert_array_equal(near.counts, np.full(K, K))
     first, weights = far.block(jnp.asarray(0))
@@ -91,19 +99,19 @@ def test_padding_and_components_without_samples_are_left_out():
     count = 2 * S + 5
     r = c.r.at[:, 2].set(0.0)
     x = c.x.at[count:].set(jnp.nan)
-    score = c.g.mixture_score(r, x, jnp.asarray(count))
-    close(score[:count], c.score(r, c.x)[:count])
-    assert not np.any(score[count:])
+    found = score(c, r, x, jnp.asarray(count))
+    close(found[:count], c.score(r, c.x)[:count])
+    assert not np.any(found[count:])
     w = c.w.at[:, 2].set(0.0).at[count:].set(0.0)
-    moment = pairs.moments(c.g, w, x, c.v, jnp.asarray(count))
-    close(moment, c.moment(w, c.x))
-    assert not np.any(moment[2])
+    hessian, _ = moments(c, w, x, jnp.asarray(count))
+    close(hessian, curvature(c, c.moment(w, c.x)))
+    assert not np.any(hessian[2])
 
 
 def test_what_is_not_a_number_is_not_hidden():
     c = Case(20.0)
-    assert np.isnan(c.g.mixture_score(c.r.at[3, 1].set(jnp.nan), c.x)[3]).all()
-    assert np.isnan(pairs.moments(c.g, c.w.at[3, 1].set(jnp.nan), c.x, c.v, None)[1]).all()
+    assert np.isnan(score(c, c.r.at[3, 1].set(jnp.nan), c.x)[3]).all()
+    assert np.isnan(moments(c, c.w.at[3, 1].set(jnp.nan), c.x)[0][1]).all()
 
 
 def test_runs_together_are_runs_apart():
@@ -113,7 +121,8 @@ def test_runs_together_are_runs_apart():
 
     def both(g, r, w, x, v, count):
         real = (jnp.arange(N) < count)[:, None]
-        return g.mixture_score(r, x, count), pairs.moments(g, jnp.where(real, w, 0), x, v, count)
+        hessian, _ = stein_sums.stein(g, jnp.where(real, w, 0), x, v, count, "sparse")
+        return scores.weighted_score(g, r, x, count, "sparse"), hessian
 
     together = jax.jit(jax.vmap(both))(*stacked, counts)
     for i, c in enumerate(cases):
@@ -121,9 +130,10 @@ def test_runs_together_are_runs_apart():
         jax.tree.map(lambda a, b, i=i: close(a[i], b, 1e-12), together, apart)
 
 
-def test_all_components_at_once_as_on_an_accelerator(monkeypatch):
+def test_all_components_at_once_as_on_an_accelerator():
     c = Case(0.4)
-    expected = c.g.mixture_score(c.r, c.x), pairs.moments(c.g, c.w, c.x, c.v, None)
-    monkeypatch.setattr(pairs, "_at_once", lambda g: g.capacity)
-    close(c.g.mixture_score(c.r, c.x), expected[0], 1e-12)
-    close(pairs.moments(c.g, c.w, c.x, c.v, None), expected[1], 1e-12)
+    with using(XLA):
+        expected = score(c, c.r, c.x), moments(c, c.w, c.x)[0]
+    with using(GPU):
+        close(score(c, c.r, c.x), expected[0], 1e-12)
+        close(moments(c, c.w, c.x)[0], expected[1], 1e-12)

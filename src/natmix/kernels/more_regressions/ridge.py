@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natmix.array_types import Scalar
-from natmix.gaussians import AbstractGaussians
+from natmix.kernels.gaussian_batch import GaussianBatch
 from natmix.kernels.linalg import einsum
 
 _REFINEMENTS = 3
@@ -16,13 +16,13 @@ SQUARES = 8
 Moments = tuple[Float[Array, "F F"], Float[Array, " F"], Float[Array, " F"]]
 
 
-def num_features(gaussians: AbstractGaussians) -> int:
+def num_features(gaussians: GaussianBatch) -> int:
     """As many columns as features of one point."""
     return jax.eval_shape(gaussians.features, gaussians.mean).shape[1]
 
 
 def feature_moments(
-    gaussian: AbstractGaussians, x: Float[Array, "B D"], w: Float[Array, " B"], r: Float[Array, " B"]
+    gaussian: GaussianBatch, x: Float[Array, "B D"], w: Float[Array, " B"], r: Float[Array, " B"]
 ) -> Moments:
     """Weighted sums of phi phi^T, of phi r and of phi."""
     phi = gaussian.features(gaussian.whiten(x)[0])

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 from natmix.array_types import Count, Scalar
 from natmix.kernels.interval_search import first_inside
 from natmix.kernels.linalg import einsum, upper_cholesky
-from natmix.modules.component_updaters.kl_by_moments import KlByMoments
+from natmix.kernels.trust_region.kl_by_moments import KlByMoments
 
 _EVALUATIONS = 16
 _AIM = 0.996

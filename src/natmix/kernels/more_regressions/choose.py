@@ -1,0 +1,87 @@
+"""Which form of MORE's regressions is taken."""
+
+from typing import Literal, Protocol
+
+from jaxtyping import Array, Bool, Float
+
+from natmix.array_types import Scalar
+from natmix.kernels.gaussian_batch import GaussianBatch
+from natmix.kernels.log_densities import native_applies
+from natmix.kernels.more_regressions.dense import DenseRegressions
+from natmix.kernels.more_regressions.native import NativeRegressions
+from natmix.kernels.more_regressions.ridge import num_features
+from natmix.kernels.more_regressions.sparse import SparseRegressions
+from natmix.kernels.plan import Plan, current
+from natmix.kernels.sample_arrays import SampleArrays
+
+Form = Literal["native", "sparse", "dense"]
+
+_NATIVE_FEATURES = 1000
+"""Beyond this number the gain is small, and the sums of some components at a time take much memory."""
+_ACCELERATOR_WORK = 2**36
+"""Multiplications of all pairs up to which an accelerator is done sooner than it finds those that matter."""
+
+
+class Regressions(Protocol):
+    """Weighted samples, ready for the regressions of all components."""
+
+    @property
+    def log_scale(self) -> Float[Array, " K"]: ...
+    @property
+    def ok(self) -> Bool[Array, " K"]: ...
+    @property
+    def inside(self) -> Float[Array, " K"]: ...
+    @property
+    def total(self) -> Float[Array, " K"]: ...
+
+    def regress(
+        self,
+        gaussians: GaussianBatch,
+        present: Bool[Array, " K"],
+        samples: SampleArrays,
+        extra: Float[Array, " K"],
+        ridge: Float[Array, " K"],
+    ) -> Float[Array, "K F"]: ...
+
+
+FORMS: dict[str, type[NativeRegressions | SparseRegressions | DenseRegressions]] = {
+    "native": NativeRegressions,
+    "sparse": SparseRegressions,
+    "dense": DenseRegressions,
+}
+
+
+def choose(plan: Plan, gaussians: GaussianBatch, samples: int, own_samples_only: bool) -> Form:
+    """Pairs are left out on one device, with more than one component, and with enough to gain."""
+    features = num_features(gaussians)
+    few = features <= _NATIVE_FEATURES and not own_samples_only
+    if few and native_applies(plan, gaussians, samples):
+        return "native"
+    if gaussians.capacity == 1 or plan.mesh is not None:
+        return "dense"
+    work = samples * gaussians.capacity * features**2
+    return "sparse" if plan.on_cpu or work > _ACCELERATOR_WORK else "dense"
+
+
+def regressions(
+    gaussians: GaussianBatch,
+    log_weights: Float[Array, " K"],
+    samples: SampleArrays,
+    temperature: Scalar,
+    self_normalised: bool,
+    own_samples_only: bool,
+    form: Form | None = None,
+) -> Regressions:
+    """The weights of these samples, and what they sum up to.
+
+    Args:
+        gaussians: the components.
+        log_weights: of the components, -inf for absent ones.
+        samples: of this iteration.
+        temperature: T in the reward log p~ - T log q.
+        self_normalised: whether the weights of each component sum to one.
+        own_samples_only: whether each component has its own new samples alone, all with the same weight.
+        form: chosen by `choose` unless given.
+    """
+    form = form or choose(current(), gaussians, samples.x.shape[0], own_samples_only)
+    return FORMS[form].of(gaussians, log_weights, samples, temperature, self_normalised, own_samples_only)

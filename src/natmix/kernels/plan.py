@@ -1,0 +1,154 @@
+"""What the numeric operations may use: the one place that asks for the device.
+
+A `Plan` is made once, from the device that the arrays are on, and handed down while a program is traced.
+Every operation in this package picks its form from the plan and the sizes of its arrays.
+
+The plan in use is part of the key of JAX's caches: a function that was traced for one plan is traced anew for
+another.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from natmix.array_types import PyTree
+from natmix.kernels.native.library import available
+
+SWITCH = "NATMIX_NATIVE"
+"""The environment variable that turns the native kernels off when it is 0. It may also name the widest set of
+vector instructions that they use: plain, wide or widest."""
+
+_VALUES = ("0", "1", "plain", "wide", "widest")
+
+_FAST_CAPABILITIES = ("6.0", "7.0", "8.0", "9.0", "10.0", "gfx908", "gfx90a", "gfx94", "gfx95")
+"""How those of GPUs for data centres begin. Others multiply float64 at a 16th of float32's rate or less."""
+
+_context = jax.make_user_context(None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What the arrays' device can do, and how the work is divided.
+
+    Attributes:
+        platform: of the device, as JAX calls it: ``"cpu"``, ``"gpu"``, ``"tpu"``.
+        native_kernels: whether natmix's compiled kernels are there and not turned off. They run on CPUs.
+        fast_float64: whether float64 is multiplied at no less than half the rate of float32.
+        memory: bytes of an accelerator's memory, 0 where JAX does not say.
+        cores: that this process may use on the host.
+        mesh: several devices that components and samples are divided among, or None.
+    """
+
+    platform: str = "cpu"
+    native_kernels: bool = False
+    fast_float64: bool = True
+    memory: int = 0
+    cores: int = 1
+    mesh: Mesh | None = None
+
+    @classmethod
+    def detect(cls, device: jax.Device | None = None, mesh: Mesh | None = None) -> "Plan":
+        """For this device, those of a mesh, or JAX's default device."""
+        if mesh is not None:
+            device = mesh.devices.flat[0]
+        platform, fast_float64, memory = _abilities(_default_device() if device is None else device)
+        native = _native_wanted() and platform == "cpu" and available()
+        return cls(platform, native, fast_float64, memory, usable_cores(), mesh)
+
+    @classmethod
+    def of(cls, tree: PyTree) -> "Plan":
+        """The plan in use, or else that of the device which the arrays of a tree are on."""
+        plan: Plan | None = _context.value
+        return cls.detect(_device_of(tree)) if plan is None else plan
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the host itself does the work."""
+        return self.platform == "cpu"
+
+    @property
+    def native(self) -> bool:
+        """Whether to call native kernels: they do what one device does."""
+        return self.native_kernels and self.mesh is None
+
+    def on(self, mesh: Mesh | None) -> "Plan":
+        """With the work divided among the devices of a mesh, or done by one device."""
+        if mesh == self.mesh:
+            return self
+        return self.alone() if mesh is None else Plan.detect(mesh=mesh)
+
+    def alone(self) -> "Plan":
+        """For what one device does by itself."""
+        return self if self.mesh is None else dataclasses.replace(self, mesh=None)
+
+    def without_native(self) -> "Plan":
+        """With XLA's forms alone."""
+        return dataclasses.replace(self, native_kernels=False)
+
+    def by_memory(self, bytes_each: int, fewest: int, most: int) -> int:
+        """How many there may be at once on an accelerator when each is given so much of its memory."""
+        return min(max(self.memory // bytes_each, fewest), most)
+
+
+def current() -> Plan:
+    """The plan in use, or else that of JAX's default device."""
+    plan: Plan | None = _context.value
+    return Plan.detect() if plan is None else plan
+
+
+@contextlib.contextmanager
+def using(plan: Plan) -> Iterator[None]:
+    """Trace and run for this plan."""
+    if plan == current():
+        yield
+        return
+    # The default plan is the same as none: functions traced before stay known.
+    with _context(None if plan == Plan.detect() else plan):
+        yield
+
+
+def usable_cores() -> int:
+    """Those this process may use, or as many as XLA is told to (``NPROC``)."""
+    told = os.environ.get("NPROC", "")
+    if told.isdecimal():
+        return int(told)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _native_wanted() -> bool:
+    value = os.environ.get(SWITCH, "1")
+    if value not in _VALUES:
+        raise ValueError(f"{SWITCH} must be one of {', '.join(_VALUES)}, got {value!r}.")
+    return value != "0"
+
+
+def _default_device() -> jax.Device:
+    chosen: Any = getattr(jax.config, "jax_default_device")  # noqa: B009  not among its declared attributes
+    return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
+
+
+@functools.cache
+def _abilities(device: jax.Device) -> tuple[str, bool, int]:
+    """Platform, whether float64 is fast, and bytes of memory."""
+    platform = device.platform
+    if platform == "cpu":
+        return platform, True, 0
+    capability = str(getattr(device, "compute_capability", ""))
+    stats = device.memory_stats() or {}
+    return platform, capability.startswith(_FAST_CAPABILITIES), stats.get("bytes_limit", 0)
+
+
+def _device_of(tree: PyTree) -> jax.Device | None:
+    """Where a program with these arguments runs: arrays that were put on a device decide over others."""
+    known = [a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array)]
+    known = [a for a in known if not isinstance(a, jax.core.Tracer)]
+    if not known:
+        return None
+    placed = next((a for a in known if getattr(a, "committed", False)), known[0])
+    return next(iter(placed.devices()))

@@ -1,0 +1,35 @@
+"""One slot of arrays with components first, set to a value.
+
+Forms: index, which writes in place on a CPU; and compare, which needs no other device, and on an accelerator
+joins the kernel before it.
+"""
+
+from typing import Literal, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from natmix.array_types import Count, Flag
+from natmix.kernels.plan import Plan, current
+
+S = TypeVar("S")
+Form = Literal["index", "compare"]
+
+
+def choose(plan: Plan) -> Form:
+    """By the device alone."""
+    return "index" if plan.on_cpu and plan.mesh is None else "compare"
+
+
+def set_slot(values: S, slot: Count, value: S, do: Flag, form: Form | None = None) -> S:
+    """Give slot ``slot`` of the arrays ``values`` the ``value``, if ``do``."""
+    form = form or choose(current())
+
+    def put(v: Array, f: Array) -> Array:
+        if form == "index":
+            return v.at[slot].set(jnp.where(do, f, v[slot]))
+        here = do & (jnp.arange(v.shape[0]) == slot)
+        return jnp.where(here.reshape(-1, *[1] * (v.ndim - 1)), jnp.asarray(f, v.dtype), v)
+
+    return jax.tree.map(put, values, value)
