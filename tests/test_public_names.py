@@ -56,7 +56,8 @@ def described(path: str, value: object, with_methods: bool) -> Iterator[str]:
 def signature(value: object) -> str:
     """``(a, b=..., *, c=...)`` of a function or a class's constructor, empty for anything else."""
     function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-    if not callable(function) or inspect.ismodule(function):
+    ours = str(getattr(function, "__module__", "")).startswith("natmix")
+    if not ours or not callable(function):
         return ""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -245,8 +245,7 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
     kl = 0.5 * (inverse_trace - D + np.linalg.slogdet(P)[1] + np.sum(shift**2, axis=1))
     values, vectors = np.linalg.eigh(A.astype(np.float64))
     b = np.einsum("kij,ki->kj", vectors, a.astype(np.float64))
-    eigenvalues, rotated, bounds = (jnp.asarray(v) for v in (values, b, bound.astype(np.float64)))
-    exact = eigen_search(eigenvalues, rotated, bounds, ONE)
+    exact = eigen_search(*map(jnp.asarray, (values, b, bound.astype(np.float64))), ONE)  # type: ignore[call-arg]
     full = np.asarray(exact.eta) <= 1 + 1e-9
     assert full[::6].all()
     assert np.all(kl <= 1.005 * bound + 1e-6)

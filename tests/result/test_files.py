@@ -23,6 +23,7 @@ jax.config.update("jax_enable_x64", True)
 Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
 SHORT = {"max_iterations": 20, "progress": False, "elbo_samples": 300}
 LEAST = {**quick_fits.LEAST, **SHORT}
+few_iterations = pytest.mark.filterwarnings("ignore:k-hat is")  # fits that had no time to become good
 
 
 def bounded(x):
@@ -89,6 +90,7 @@ def assert_same(a, b):
     assert str(a.diagnosis) == str(b.diagnosis)
 
 
+@few_iterations
 def test_vectors_between_bounds(vector, tmp_path):
     again = saved(vector, tmp_path)
     assert_same(vector, again)
@@ -220,6 +222,7 @@ def test_a_result_in_single_precision(vector, tmp_path):
     np.testing.assert_allclose(small.mixture.means, vector.mixture.means, rtol=1e-6)
 
 
+@few_iterations
 @pytest.mark.parametrize("which", ["vector", "tree", "numpyro_result"])
 def test_pickles_and_copies(which, request):
     result = request.getfixturevalue(which)

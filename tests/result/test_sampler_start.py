@@ -1,6 +1,5 @@
 """A mixture as the beginning of Markov chains, in the hands of the samplers themselves."""
 
-import dataclasses
 import warnings
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from numpyro.infer import MCMC, NUTS
 
 from natmix import Mixture
 from natmix.models import NumpyroModel, PymcModel, PytreeModel
-from natmix.result.sampler_start import sampler_start
+from natmix.result.sampler_start import SamplerStart, sampler_start
 
 jax.config.update("jax_enable_x64", True)
 
@@ -96,7 +95,7 @@ def test_variables_of_each_chain(result):
     free = tree.free(x)
     np.testing.assert_array_equal(free["a"], x[:, :4].reshape(2, 2, 2))
     np.testing.assert_array_equal(free["b"], x[:, 4])
-    other = dataclasses.replace(start, positions=x, _model=tree)
+    other = SamplerStart(x, np.eye(5), np.eye(5), tree)
     np.testing.assert_allclose(other.initvals[1]["b"], np.exp(0.9))
 
 

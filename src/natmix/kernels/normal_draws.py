@@ -39,12 +39,12 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
-def choose_normals(plan: Plan, keys: Key[Array, " K"], dtype: np.dtype) -> NormalForm:
+def choose_normals(plan: Plan, keys: Key[Array, " B"], dtype: np.dtype) -> NormalForm:
     """One pass where the generator is known here and memory is what takes the time."""
     return "one_pass" if plan.on_cpu and _known(keys, dtype) else "jax"
 
 
-def choose_draws(plan: Plan, keys: Key[Array, " K"], gaussians: GaussianBatch) -> DrawForm:
+def choose_draws(plan: Plan, keys: Key[Array, " B"], gaussians: GaussianBatch) -> DrawForm:
     """The native kernel knows one generator, and dense factors in float32."""
     if plan.native and gaussians.factors is not None and _known(keys, gaussians.dtype):
         return "native"
@@ -52,7 +52,7 @@ def choose_draws(plan: Plan, keys: Key[Array, " K"], gaussians: GaussianBatch) -
 
 
 def normals(
-    keys: Key[Array, " K"], shape: tuple[int, ...], dtype: np.dtype, form: NormalForm | None = None
+    keys: Key[Array, " B"], shape: tuple[int, ...], dtype: np.dtype, form: NormalForm | None = None
 ) -> Float[Array, "B ..."]:
     """`jax.random.normal` with each of these keys."""
     form = form or choose_normals(current(), keys, dtype)
@@ -63,7 +63,7 @@ def normals(
 
 def component_draws(
     gaussians: GaussianBatch,
-    keys: Key[Array, " K"],
+    keys: Key[Array, " B"],
     number: Int[Array, " K"],
     present: Bool[Array, " K"],
     most: int,
@@ -89,13 +89,13 @@ def component_draws(
 
 
 def _draws(
-    gaussians: GaussianBatch, n: int, slots: Int[Array, " B"], keys: Key[Array, " K"]
+    gaussians: GaussianBatch, n: int, slots: Int[Array, " B"], keys: Key[Array, " B"]
 ) -> Float[Array, "B n D"]:
     """``n`` samples of each of these components."""
     return gaussians.take(slots).colour(normals(keys, (n, gaussians.dim), gaussians.dtype))
 
 
-def _known(keys: Key[Array, " K"], dtype: np.dtype) -> bool:
+def _known(keys: Key[Array, " B"], dtype: np.dtype) -> bool:
     """Whether these keys are of the generator that is known here, and numbers in float32 are asked for."""
     by_number = getattr(jax.config, "jax_threefry_partitionable", False)
     return dtype == np.float32 and by_number and str(jax.random.key_impl(keys)) == "threefry2x32"
