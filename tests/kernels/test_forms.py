@@ -354,10 +354,10 @@ def test_the_longest_step_within_the_bound(form: str, dtype: type) -> None:
     curvature, gradient, bounds = (jnp.asarray(b, dtype) for b in (A, a, bound))
     T = jnp.asarray(1, dtype)
     if form == "native":
-        new, ok = trust_region.native_step(g, *arrays, jnp.ones(K, bool), T, 0.03)  # type: ignore[call-arg]
+        new, ok = trust_region.native_step(g, curvature, gradient, bounds, jnp.ones(K, bool), T, 0.03)
         moved = g.with_factors(new)
     else:
-        step = trust_region.whitened_step(form, g, *arrays, T)  # type: ignore[call-arg]
+        step = trust_region.whitened_step(form, g, curvature, gradient, bounds, T)
         moved, ok = g.moved(step.factor, step.shift), step.ok
     assert np.all(ok)
     kl = gaussian_kl(moved, g)
