@@ -13,7 +13,7 @@ from natmix.array_types import Count, Flag, KeyLike, PRNGKey, PyTree
 from natmix.kernels.compilation import quick_jit
 from natmix.kernels.log_densities import relevant_log_prob
 from natmix.kernels.plan import Plan, using
-from natmix.kernels.sharding import Devices, as_mesh, everywhere, everywhere_alike, whole_rows
+from natmix.kernels.sharding import Devices, as_mesh, everywhere, everywhere_alike, round_up_slots
 from natmix.mixture import Mixture
 from natmix.modules.changes import apply_change, candidates, iteration_info
 from natmix.modules.component_adaptation import AbstractComponentAdaptation
@@ -163,7 +163,7 @@ class GMMVI(eqx.Module):
     def _check_slots(self, state: State) -> None:
         """Whether every device can have as many components as the others."""
         slots = state.mixture.num_components
-        if whole_rows(slots, self.mesh) != slots:
+        if round_up_slots(slots, self.mesh) != slots:
             assert self.mesh is not None
             raise ValueError(
                 f"A state with {slots} component slots cannot be divided among {self.mesh.size} devices; "
@@ -274,7 +274,7 @@ class GMMVI(eqx.Module):
 
         On several devices the number is rounded up to a multiple of theirs.
         """
-        capacity = whole_rows(capacity, self.mesh)
+        capacity = round_up_slots(capacity, self.mesh)
         exists = state.mixture.log_weights > -jnp.inf
         old = exists.shape[0]
         if capacity < old and state.sample_selector is not None:
@@ -309,7 +309,7 @@ def _fresh_state(
         wide = type(mixture.components).from_covariance(mixture.mean()[None], mixture.covariance()[None])
         prior = Mixture(jnp.zeros(1, mixture.dtype), wide)
     K = mixture.num_components
-    mixture = padded(mixture, whole_rows(max(capacity or K, K), algorithm.mesh))
+    mixture = padded(mixture, round_up_slots(max(capacity or K, K), algorithm.mesh))
     K2, dtype = mixture.num_components, mixture.dtype
     algo = _cast(algorithm, dtype)
     no_rewards = Rewards(jnp.zeros((), dtype), jnp.zeros((), jnp.int32))

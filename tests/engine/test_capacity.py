@@ -1,11 +1,11 @@
-"""Rows for components: how many at first, and how they grow."""
+"""Slots for components: how many at first, and how they grow."""
 
 import jax
 import pytest
 from plans import GPU, NATIVE, XLA
 
 from natmix import GMMVI
-from natmix.engine.capacity import fewest_rows, grown, initial_capacity
+from natmix.engine.capacity import fewest_slots, grown, initial_capacity
 from natmix.kernels.plan import using
 
 
@@ -16,26 +16,26 @@ def plan(request):
 
 
 @pytest.mark.parametrize("dim", [1, 10, 31, 100, 300])
-def test_rows_hold_the_components_and_grow(plan, dim):
+def test_slots_hold_the_components_and_grow(plan, dim):
     algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 1000})
     for components in range(1, 300, 7):
-        rows = initial_capacity(algorithm, components, dim)
-        assert components <= rows <= max(4 * components + 8, fewest_rows(dim))
-    assert all(rows < grown(algorithm, rows, dim) <= 4 * rows for rows in range(1, 600))
+        slots = initial_capacity(algorithm, components, dim)
+        assert components <= slots <= max(4 * components + 8, fewest_slots(dim))
+    assert all(slots < grown(algorithm, slots, dim) <= 4 * slots for slots in range(1, 600))
 
 
 def test_slots_that_are_expensive_are_few(plan):
     algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 150})
     assert initial_capacity(algorithm, 20, 300) == 24
     with using(GPU):
-        assert [grown(algorithm, rows, 300) for rows in (24, 40)] == [32, 56]
+        assert [grown(algorithm, slots, 300) for slots in (24, 40)] == [32, 56]
         assert grown(algorithm, 32, 20) == 128
         assert grown(algorithm, 256, 31) == 512
 
 
-def test_on_a_cpu_few_dimensions_have_many_slots_to_begin_with():
+def test_on_a_cpu_few_dimensions_have_many_slots_at_first():
     with using(XLA):
-        assert [fewest_rows(dim) for dim in (1, 16, 17, 64, 65)] == [32, 32, 8, 8, 4]
+        assert [fewest_slots(dim) for dim in (1, 16, 17, 64, 65)] == [32, 32, 8, 8, 4]
 
 
 @pytest.fixture(params=[NATIVE, XLA], ids=["native", "xla"])
@@ -44,7 +44,7 @@ def native(request):
         yield request.param.native
 
 
-def test_on_a_cpu_empty_rows_are_many_where_they_cost_little(native):
+def test_on_a_cpu_empty_slots_are_many_where_they_cost_little(native):
     algorithm = GMMVI.from_codename("samtron", component_adaptation={"max_components": 1000})
     few = [8, 32, 48, 112]
     assert [grown(algorithm, n, 20) for n in few] == ([32, 64, 96, 224] if native else [16, 64, 72, 168])

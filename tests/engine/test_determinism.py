@@ -49,7 +49,7 @@ def test_fit_does_not_depend_on_the_length_of_chunks(chunk_seconds, first, monke
     """Nor do growing and shrinking of the capacity."""
     monkeypatch.setattr(sys.modules["natmix.fit"], "initial_capacity", lambda *arguments: 64)
     for module in ("runner", "capacity"):
-        monkeypatch.setattr(f"natmix.engine.{module}.fewest_rows", lambda dim: 2)
+        monkeypatch.setattr(f"natmix.engine.{module}.fewest_slots", lambda dim: 2)
     capacities = {}
 
     def callback(snapshot):

@@ -124,7 +124,7 @@ def _nudged(option):
             and isinstance(getattr(option(), f.name), jax.Array)
         ):
             default = f.metadata["default"]
-            if f.metadata.get("whole"):
+            if f.metadata.get("integer"):
                 changed[f.name] = default + 1
                 continue
             changed[f.name] = (

@@ -46,7 +46,7 @@ class IsotropicGaussians(AbstractGaussians):
     def half_log_det(self) -> Float[Array, " K"]:
         return self.dim * jnp.log(self.scale)
 
-    def _narrowness(self) -> Float[Array, " K"]:
+    def narrowness(self) -> Float[Array, " K"]:
         return jnp.linalg.norm(jnp.abs(self.mean) / self.scale[:, None] + 1, axis=-1)
 
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
@@ -110,16 +110,16 @@ class IsotropicGaussians(AbstractGaussians):
     def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Float[Array, " K"], Float[Array, "K D"]]:
         return 2 * coefficients[:, 0] / jnp.sqrt(self.dim), coefficients[:, 1:]
 
-    def _cross_moment(
+    def cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
     ) -> Float[Array, " K"]:
         return jnp.einsum("kni,nk,ni->k", y, w, v) / self.dim
 
-    def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Float[Array, " K"]:
+    def second_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Float[Array, " K"]:
         return jnp.einsum("kni,nk->k", y * y, w) / self.dim
 
-    def _finish_cross(self, M: Float[Array, " K"]) -> Float[Array, " K"]:
+    def finish_cross_moment(self, M: Float[Array, " K"]) -> Float[Array, " K"]:
         return M * self.scale
 
-    def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
+    def precision_weighted_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return jnp.einsum("kni,nk,k->ni", y, r, 1 / self.scale)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from natmix.engine.background_compilation import BackgroundCompilation
-from natmix.engine.capacity import fewest_rows, grown, shrunk
+from natmix.engine.capacity import fewest_slots, grown, shrunk
 from natmix.gmmvi import GMMVI
 from natmix.kernels.compilation import quick_jit
-from natmix.kernels.sharding import whole_rows
+from natmix.kernels.sharding import round_up_slots
 from natmix.modules.state import State
 
 CHUNK = 128
@@ -74,8 +74,8 @@ class AbstractRunner(abc.ABC):
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self._dim = dim
-        self._most_capacity = whole_rows(most_components, algorithm.mesh)
-        self._fewest_capacity = whole_rows(fewest_rows(dim), algorithm.mesh)
+        self._most_capacity = round_up_slots(most_components, algorithm.mesh)
+        self._fewest_capacity = round_up_slots(fewest_slots(dim), algorithm.mesh)
         self._warm: set[tuple[int, int]] = set()
         """(states, capacity) of the programs that are compiled."""
         self._background = BackgroundCompilation()

@@ -225,25 +225,25 @@ class AbstractGaussians(eqx.Module):
     def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Curvature, Float[Array, "K D"]]:
         """Hessian and gradient at y = 0 averaged over N(0, I) of the fitted quadratic."""
 
-    # Stein's moments ----------------------------------------------------------------------------
+    # Sums for Stein's lemma ----------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def _cross_moment(
+    def cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
     ) -> Float[Array, " K *form"]:
-        """sum_n w y v^T, or what the family can hold of it."""
+        """Of every component: sum_n w y v^T, or what the family can represent of it."""
 
     @abc.abstractmethod
-    def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Curvature:
-        """sum_n w y y^T."""
+    def second_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Curvature:
+        """Of every component: sum_n w y y^T."""
 
     @abc.abstractmethod
-    def _finish_cross(self, M: Float[Array, " K *form"]) -> Curvature:
-        """The symmetric part of M L."""
+    def finish_cross_moment(self, M: Float[Array, " K *form"]) -> Curvature:
+        """The symmetric part of M L for a `cross_moment` M: the whitened curvature of Stein's lemma."""
 
     @abc.abstractmethod
-    def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
-        """sum_k r L^-T y."""
+    def precision_weighted_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
+        """Of every sample: sum_k r L^-T y, that is sum_k r S^-1 (x - m)."""
 
     # Closed-form algebra: dense, unless the family is closed under the operation -----------------
 
@@ -350,10 +350,10 @@ class AbstractGaussians(eqx.Module):
 
         eps |L^-1 diag(|m| + s)| with s the coordinates' standard deviations: free of their scales.
         """
-        return jnp.finfo(self.dtype).eps * self._narrowness()
+        return jnp.finfo(self.dtype).eps * self.narrowness()
 
     @abc.abstractmethod
-    def _narrowness(self) -> Float[Array, " K"]:
+    def narrowness(self) -> Float[Array, " K"]:
         """|L^-1 diag(|m| + s)|."""
 
     def take(self, rows: Int[Array, " K2"]) -> Self:

@@ -43,7 +43,7 @@ class DiagonalGaussians(AbstractGaussians):
     def half_log_det(self) -> Float[Array, " K"]:
         return jnp.sum(jnp.log(self.scale), axis=-1)
 
-    def _narrowness(self) -> Float[Array, " K"]:
+    def narrowness(self) -> Float[Array, " K"]:
         return jnp.linalg.norm(jnp.abs(self.mean) / self.scale + 1, axis=-1)
 
     def whiten(self, x: Float[Array, "N D"]) -> Float[Array, "K N D"]:
@@ -113,18 +113,18 @@ class DiagonalGaussians(AbstractGaussians):
         quadratic, linear = jnp.split(coefficients, 2, axis=1)
         return 2 * quadratic, linear
 
-    def _cross_moment(
+    def cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
     ) -> Float[Array, "K D"]:
         return einsum("kni,nk,ni->ki", y, w, v)
 
-    def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Float[Array, "K D"]:
+    def second_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Float[Array, "K D"]:
         return einsum("kni,nk->ki", y * y, w)
 
-    def _finish_cross(self, M: Float[Array, "K D"]) -> Float[Array, "K D"]:
+    def finish_cross_moment(self, M: Float[Array, "K D"]) -> Float[Array, "K D"]:
         return M * self.scale
 
-    def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
+    def precision_weighted_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return jnp.sum(y * r.T[:, :, None] / self.scale[:, None], axis=0)
 
     def std(self) -> Float[Array, "K D"]:

@@ -72,7 +72,7 @@ class FullGaussians(AbstractGaussians):
     def half_log_det(self) -> Float[Array, " K"]:
         return jnp.sum(jnp.log(jnp.diagonal(self.scale_tril, axis1=-2, axis2=-1)), axis=-1)
 
-    def _narrowness(self) -> Float[Array, " K"]:
+    def narrowness(self) -> Float[Array, " K"]:
         size = jnp.abs(self.mean) + jnp.linalg.norm(self.scale_tril, axis=-1)
         return jnp.linalg.norm(self.inverse_tril * size[:, None, :], axis=(-2, -1))
 
@@ -169,16 +169,16 @@ class FullGaussians(AbstractGaussians):
         d = np.arange(D)
         return hessian.at[:, d, d].set(2 * diagonal), linear
 
-    def _cross_moment(
+    def cross_moment(
         self, y: Float[Array, "K N D"], w: Float[Array, "N K"], v: Float[Array, "N D"]
     ) -> Float[Array, "K D D"]:
         return einsum("kni,nj->kij", y * w.T[:, :, None], v)
 
-    def _own_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Float[Array, "K D D"]:
+    def second_moment(self, y: Float[Array, "K N D"], w: Float[Array, "N K"]) -> Float[Array, "K D D"]:
         return einsum("kni,knj->kij", y * w.T[:, :, None], y)
 
-    def _finish_cross(self, M: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
+    def finish_cross_moment(self, M: Float[Array, "K D D"]) -> Float[Array, "K D D"]:
         return symmetrise(einsum("kij,kjl->kil", M, self.scale_tril))
 
-    def _pulled_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
+    def precision_weighted_sum(self, y: Float[Array, "K N D"], r: Float[Array, "N K"]) -> Float[Array, "N D"]:
         return einsum("kni,kij->nj", y * r.T[:, :, None], self.inverse_tril)

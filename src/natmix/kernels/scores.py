@@ -115,7 +115,7 @@ def _score_of_densities(
 def _whitened(
     gaussians: GaussianBatch, r: Float[Array, "B K"], x: Float[Array, "B D"]
 ) -> Float[Array, "B D"]:
-    return -gaussians._pulled_sum(gaussians.whiten(x), r)
+    return -gaussians.precision_weighted_sum(gaussians.whiten(x), r)
 
 
 def _stacked(gaussians: GaussianBatch, r: Float[Array, "B K"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:

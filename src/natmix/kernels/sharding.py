@@ -51,9 +51,9 @@ def as_mesh(devices: Devices | None) -> Mesh | None:
     return Mesh(array, (name,), axis_types=(AxisType.Auto,))
 
 
-def whole_rows(rows: int, mesh: Mesh | None) -> int:
-    """At least ``rows``, the same number for every device."""
-    return rows if mesh is None else -(-rows // mesh.size) * mesh.size
+def round_up_slots(slots: int, mesh: Mesh | None) -> int:
+    """The next multiple of the number of devices, so that each has as many slots as the others."""
+    return slots if mesh is None else -(-slots // mesh.size) * mesh.size
 
 
 def divided() -> bool:

@@ -111,7 +111,7 @@ def stein(
     chosen = form or choose(current().without_native(), gaussians, x.shape[0])
     if chosen == "sparse":
         moment = _sparse_moments(triangular(gaussians), weights, x, gradients, count)
-        return gaussians._finish_cross(moment), gaussians.pull(einsum("nk,nd->kd", weights, gradients))
+        return gaussians.finish_cross_moment(moment), gaussians.pull(einsum("nk,nd->kd", weights, gradients))
     block, finish = _FORMS[chosen]
     rows = samples_per_block(chosen, gaussians, x.shape[0], count)
     moment, gradient = sum_blocks(Partial(block, gaussians), (weights, x, gradients), rows, count)
@@ -194,7 +194,7 @@ def _relative_sums(
 
 
 def _whitened(gaussians: GaussianBatch, w: Array, x: Array, v: Array) -> tuple[Array, Array]:
-    return gaussians._cross_moment(gaussians.whiten(x), w, v), einsum("bk,bd->kd", w, v)
+    return gaussians.cross_moment(gaussians.whiten(x), w, v), einsum("bk,bd->kd", w, v)
 
 
 def _stacked(gaussians: GaussianBatch, w: Array, x: Array, v: Array) -> tuple[Array, Array]:
@@ -244,7 +244,7 @@ def _about_mean(sums: Array, mean: Array) -> Array:
 
 
 def _of_whitened(gaussians: GaussianBatch, moment: Array) -> Curvature:
-    return gaussians._finish_cross(moment)
+    return gaussians.finish_cross_moment(moment)
 
 
 def _of_centred(gaussians: GaussianBatch, moment: Array) -> Curvature:
@@ -265,7 +265,7 @@ def _whitened_moments(
     gaussians: GaussianBatch, w: Float[Array, "B K"], x: Float[Array, "B D"]
 ) -> tuple[Array, Array, Array]:
     y = gaussians.whiten(x)
-    return gaussians._own_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)
+    return gaussians.second_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)
 
 
 # Pairs that matter ------------------------------------------------------------------------------

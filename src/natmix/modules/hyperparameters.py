@@ -21,15 +21,15 @@ def real(
     return eqx.field(default=default, converter=_to_real, metadata=meta)
 
 
-def whole(default: int, doc: str, *, low: int, high: float = np.inf) -> Any:
-    """A whole number that decides shapes: static."""
-    meta = {"doc": doc, "low": low, "high": high, "strict": False, "whole": True, "default": default}
+def integer(default: int, doc: str, *, low: int, high: float = np.inf) -> Any:
+    """An integer that decides shapes: static."""
+    meta = {"doc": doc, "low": low, "high": high, "strict": False, "integer": True, "default": default}
     return eqx.field(default=default, static=True, metadata=meta)
 
 
 def count(default: int, doc: str, *, low: int) -> Any:
-    """A whole number that decides no shape: an array, so that changing it never recompiles."""
-    meta = {"doc": doc, "low": low, "high": 2**31 - 1, "strict": False, "whole": True, "default": default}
+    """An integer that decides no shape: an array, so that changing it never recompiles."""
+    meta = {"doc": doc, "low": low, "high": 2**31 - 1, "strict": False, "integer": True, "default": default}
     return eqx.field(default=default, converter=_to_count, metadata=meta)
 
 
@@ -120,8 +120,8 @@ def _check(owner: str, field: dataclasses.Field, value: Any) -> None:
             raise ValueError(f"{owner}: {field.name} must be a list of numbers, got {value!r}.")
     elif isinstance(value, str) or not hasattr(value, "__float__"):
         raise ValueError(f"{owner}: {field.name} must be a number, got {value!r}.")
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if meta.get("whole") and not whole and not _is_integer_array(value):
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if meta.get("integer") and not is_integer and not _is_integer_array(value):
         raise ValueError(f"{owner}: {field.name} must be a whole number, got {value!r}.")
     values = np.asarray(value, dtype=float)
     if values.ndim and not meta.get("series"):

@@ -85,7 +85,7 @@ def take_slots(tree: S, order: Int[Array, " K2"]) -> S:
 
 
 def _map(fn: Callable[[PerComponent], PyTree], tree: S) -> S:
-    def is_rows(x: PyTree) -> bool:
+    def is_per_component(x: PyTree) -> bool:
         return isinstance(x, PerComponent)
 
-    return jax.tree.map(lambda x: x.set(fn(x)) if is_rows(x) else x, tree, is_leaf=is_rows)
+    return jax.tree.map(lambda x: x.set(fn(x)) if is_per_component(x) else x, tree, is_leaf=is_per_component)

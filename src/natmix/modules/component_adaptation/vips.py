@@ -17,7 +17,7 @@ from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, NewSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_stepsizes.base import Rewards
-from natmix.modules.hyperparameters import count, real, series, whole
+from natmix.modules.hyperparameters import count, integer, real, series
 from natmix.modules.per_component import PerComponent
 
 PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
@@ -55,11 +55,11 @@ class Vips(AbstractComponentAdaptation):
     """
 
     add_iters: Array = count(30, "iterations between additions", low=1)
-    del_iters: int = whole(100, "iterations without use after which a component may go", low=3)
+    del_iters: int = integer(100, "iterations without use after which a component may go", low=3)
     max_components: Array = count(1000, "no additions beyond this number", low=1)
-    database_candidates: int = whole(100_000, "stored samples tried as new means", low=0)
-    prior_candidates: int = whole(0, "fresh prior samples tried as new means (evaluated, counted)", low=0)
-    database_size: int = whole(
+    database_candidates: int = integer(100_000, "stored samples tried as new means", low=0)
+    prior_candidates: int = integer(0, "fresh prior samples tried as new means (evaluated, counted)", low=0)
+    database_size: int = integer(
         200_000, "samples kept for that over the whole run; 0: only this iteration's exist", low=0
     )
     thresholds: tuple[float, ...] = series(

@@ -13,7 +13,7 @@ from natmix.kernels.ring_buffer import front
 from natmix.kernels.sample_arrays import Background
 from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
-from natmix.modules.hyperparameters import Option, ratio, whole
+from natmix.modules.hyperparameters import Option, integer, ratio
 from natmix.modules.records import Batch, Draws
 from natmix.modules.sample_selectors.reuse import NewSamples, OldSamples, Ring
 
@@ -29,12 +29,12 @@ class AbstractSampleSelector(Option):
     new samples per component from 1 to about desired_samples / max_age.
     """
 
-    desired_samples: int = whole(100, "effective samples wanted", low=1)
+    desired_samples: int = integer(100, "effective samples wanted", low=1)
     reuse_ratio: float = ratio(
         0.0, "old samples reused, as a multiple of desired_samples per component", low=0
     )
-    min_new_samples: int = whole(1, "least new samples (the paper's text: 0, its tables: 1)", low=0)
-    max_age: int = whole(16, "iterations after which a sample is no longer reused", low=2)
+    min_new_samples: int = integer(1, "least new samples (the paper's text: 0, its tables: 1)", low=0)
+    max_age: int = integer(16, "iterations after which a sample is no longer reused", low=2)
 
     @abc.abstractmethod
     def max_draws(self, slots: int) -> int:
@@ -58,25 +58,25 @@ class AbstractSampleSelector(Option):
 
     @property
     @abc.abstractmethod
-    def draws_per_row(self) -> int | None:
+    def draws_per_slot(self) -> int | None:
         """The most new samples of one component, which lie side by side; None if there is no bound."""
 
     @property
-    def reused_per_row(self) -> int:
+    def reused_per_slot(self) -> int:
         """Samples in the ring per component slot."""
         return math.floor(self.reuse_ratio * self.desired_samples)
 
     def init(self, mixture: Mixture, needs_gradient: bool) -> Ring | None:
         """The ring of old samples, if any are reused."""
-        if self.reused_per_row == 0:
+        if self.reused_per_slot == 0:
             return None
-        return Ring.empty(mixture, self.reused_per_row, self.max_age, needs_gradient)
+        return Ring.empty(mixture, self.reused_per_slot, self.max_age, needs_gradient)
 
-    def resized(self, state: Ring | None, old_rows: int, new_rows: int) -> Ring | None:
+    def resized(self, state: Ring | None, old_slots: int, new_slots: int) -> Ring | None:
         """The state for another number of component slots; a ring can only grow."""
         if state is None:
             return None
-        return state.resized(old_rows, new_rows, self.reused_per_row)
+        return state.resized(old_slots, new_slots, self.reused_per_slot)
 
     def ask(
         self, state: Ring | None, key: PRNGKey, iteration: Count, mixture: Mixture, ids: Int[Array, " K"]
@@ -95,7 +95,7 @@ class AbstractSampleSelector(Option):
         return self.effective_samples(old.log_components, background, mixture)
 
     def _wanted(self, mixture: Mixture) -> Count:
-        return self.reused_per_row * jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32)
+        return self.reused_per_slot * jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32)
 
     def tell(
         self,
@@ -146,7 +146,7 @@ class AbstractSampleSelector(Option):
             real = jnp.arange(x.shape[0]) < count
             x = jnp.where(real[:, None], x, 0)
         log_z = log_mass - jnp.log(jnp.maximum(count, 1).astype(x.dtype))
-        own = None if self.draws_per_row is None else _own_table(source, real, K, self.draws_per_row)
+        own = None if self.draws_per_slot is None else _own_table(source, real, K, self.draws_per_slot)
         drawn_from = (source, near, own)
         return state, _batch(x, raw, slope, drawn_from, real, count, log_z, log_components, zero_penalty)
 

@@ -21,7 +21,7 @@ class FromComponents(AbstractSampleSelector):
     title: ClassVar[str] = "Component-Based"
 
     @property
-    def draws_per_row(self) -> int:
+    def draws_per_slot(self) -> int:
         return self.max_draws(1)
 
     def max_draws(self, slots: int) -> int:

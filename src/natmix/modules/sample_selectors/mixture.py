@@ -31,7 +31,7 @@ class FromMixture(AbstractSampleSelector):
     title: ClassVar[str] = "Mixture-Based"
 
     @property
-    def draws_per_row(self) -> None:
+    def draws_per_slot(self) -> None:
         return None
 
     def max_draws(self, slots: int) -> int:

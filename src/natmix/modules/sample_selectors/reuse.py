@@ -85,10 +85,10 @@ class Ring(eqx.Module):
     log_sums: Float[Array, "R H"]
 
     @classmethod
-    def empty(cls, mixture: Mixture, per_row: int, max_age: int, needs_gradient: bool) -> "Ring":
-        """A ring for ``per_row`` samples per component slot."""
+    def empty(cls, mixture: Mixture, per_slot: int, max_age: int, needs_gradient: bool) -> "Ring":
+        """A ring for ``per_slot`` samples per component slot."""
         K, D, dtype = mixture.num_components, mixture.dim, mixture.dtype
-        R = per_row * K
+        R = per_slot * K
         history = jax.tree.map(lambda a: jnp.concatenate([a] * max_age), mixture.components)
         return cls(
             x=jnp.zeros((R, D), dtype),
@@ -213,9 +213,9 @@ class Ring(eqx.Module):
             log_sums=log_sums,
         )
 
-    def resized(self, old_rows: int, new_rows: int, per_row: int) -> "Ring":
+    def resized(self, old_slots: int, new_slots: int, per_slot: int) -> "Ring":
         """The same samples in a ring for more component slots."""
-        R, max_age = per_row * new_rows, self.max_age
+        R, max_age = per_slot * new_slots, self.max_age
         oldest_first = (self.next + jnp.arange(self.x.shape[0])) % self.x.shape[0]
 
         def grow(a: Array, fill: float) -> Array:
@@ -223,9 +223,9 @@ class Ring(eqx.Module):
             return jnp.concatenate([extra, a[oldest_first]])
 
         def grow_history(h: Array) -> Array:
-            h = h.reshape(max_age, old_rows, *h.shape[1:])
-            spare = jnp.broadcast_to(h[:, :1], (max_age, new_rows - old_rows, *h.shape[2:]))
-            return jnp.concatenate([h, spare], axis=1).reshape(max_age * new_rows, *h.shape[2:])
+            h = h.reshape(max_age, old_slots, *h.shape[1:])
+            spare = jnp.broadcast_to(h[:, :1], (max_age, new_slots - old_slots, *h.shape[2:]))
+            return jnp.concatenate([h, spare], axis=1).reshape(max_age * new_slots, *h.shape[2:])
 
         return Ring(
             x=grow(self.x, 0),
@@ -236,7 +236,7 @@ class Ring(eqx.Module):
             next=jnp.zeros((), jnp.int32),
             gaussians=jax.tree.map(grow_history, self.gaussians),
             counts=jnp.pad(
-                self.counts.reshape(max_age, old_rows), [(0, 0), (0, new_rows - old_rows)]
+                self.counts.reshape(max_age, old_slots), [(0, 0), (0, new_slots - old_slots)]
             ).reshape(-1),
             log_sums=grow(self.log_sums, -jnp.inf),
         )
