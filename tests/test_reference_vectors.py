@@ -20,7 +20,7 @@ from natmix.modules.expectations import expected_log_ratios
 from natmix.modules.ng_estimators import More, Stein
 from natmix.modules.per_component import PerComponent
 from natmix.modules.records import Draws, NaturalGradient
-from natmix.modules.sample_selectors.reuse import NewSamples, Ring
+from natmix.modules.sample_selectors.reuse import Ring, RingUpdate
 from natmix.modules.weight_stepsizes import Adaptive as AdaptiveWeight
 from natmix.modules.weight_stepsizes import Decaying as DecayingWeight
 from natmix.modules.weight_stepsizes import Fixed as FixedWeight
@@ -309,7 +309,7 @@ def remembered(ring, iteration, mixture, x, source):
     log_components = mixture.component_log_prob(x)
     own = jnp.take_along_axis(log_components, draws.source[:, None], axis=1)[:, 0]
     _, log_sums = ring.background_log_density(x, old.used, own, count)
-    new = NewSamples(draws, jnp.zeros(len(x)), None, jnp.ones(len(x), bool), log_components, log_sums)
+    new = RingUpdate(draws, jnp.zeros(len(x)), None, jnp.ones(len(x), bool), log_components, log_sums)
     return ring.push(old, new, mixture.components, iteration)
 
 

@@ -68,12 +68,12 @@ def fit(
         dim: D; not needed for a target that knows it.
         model_args: the arguments of a NumPyro model (data among them).
         model_kwargs: its keyword arguments, or the data of a Stan program.
-        position: for a log density of a pytree of arrays: one such, where to look first.
+        position: for a log density of a pytree of arrays: one such pytree, the centre of the initial region.
         bounds: (low, high) of the vector, numbers or arrays with None or infinity for no bound; for a
             ``position`` by name, ``{"x": (0, 1)}``; without one every name stands for a number (or for an
             array, if its bounds are arrays). The fit is in unconstrained coordinates.
-        start: how to initialise: "region", with the Gaussian that ``init_mean`` and the others name, the
-            initial region; "pathfinder", with Gaussians that Pathfinder finds from there, which needs
+        start: how to initialise: "region", with the initial region, the Gaussian that ``init_mean`` and the
+            other arguments define; "pathfinder", with Gaussians that Pathfinder finds from there, which needs
             gradients; or "tempered", with Gaussians for samples moved from there to the target by sequential
             Monte Carlo. Pathfinder for models with gradients, the region otherwise, if left out. The last
             two take at most a quarter of ``max_evaluations``. By default the initial region, in unconstrained
@@ -86,14 +86,14 @@ def fit(
             ``natmix.diagnostics.agreement([fit(f, seed=0), fit(f, seed=1)])``.
         algorithm: a codename such as "samtron", or a `GMMVI`. SAMTRON if left out, or ZAMTRON for a
             target without gradients.
-        init_mean: where to look first, a number or [D]; 0 if left out.
-        init_scale: how far from there, standard deviations, a number or [D]; 1 if left out.
+        init_mean: the mean of the initial region, a number or [D]; 0 if left out.
+        init_scale: its standard deviations, a number or [D]; 1 if left out.
         init_covariance: instead of ``init_scale``: a number, variances [D] or a matrix [D, D].
-        box: instead of all these: (low, high), where most of the mass is to be expected.
+        box: instead of all these: (low, high), the bounds between which most of the mass is expected.
         init_components: how many components to start with, their means drawn from the initial region;
             1 if left out.
-        init_mixture: the mixture to start from, instead of one drawn. The initial region, where new
-            components are sought, is then its own unless given.
+        init_mixture: the initial mixture, instead of one drawn. The initial region, in which new components
+            are expected, then has the mixture's mean and covariance unless it is given.
         covariance: the covariance family: "full", "diagonal" or another of `natmix.gaussians.FAMILIES`; as in
             ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
@@ -139,7 +139,7 @@ def fit(
     )
     key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
 
-    # The target: bad arguments about the start are told before it is called.
+    # The target: bad arguments about the start raise before it is called.
     target = target if model is None else model.target()
     dim = arguments.dimension(dim, target, model)
     initial = arguments.in_region(dim, key_start)

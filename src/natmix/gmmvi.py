@@ -94,7 +94,7 @@ class GMMVI(eqx.Module):
         return dataclasses.replace(self, mesh=as_mesh(mesh))
 
     def plan(self, tree: PyTree = None) -> Plan:
-        """What its operations may use for the arrays of this tree: of their device, and of the mesh."""
+        """How to compute with the arrays of this tree: by their device and by the mesh."""
         return Plan.of(tree).on(self.mesh)
 
     def settings(self) -> dict[str, Any]:
@@ -112,10 +112,10 @@ class GMMVI(eqx.Module):
 
         Args:
             key: a JAX key or an integer seed; every random number of the run follows from it.
-            mixture: where to start.
-            prior: one Gaussian, where components may be expected; the start's own mean and
-                covariance if left out.
-            capacity: room for components, at least as many as the mixture has.
+            mixture: the initial mixture.
+            prior: one Gaussian, the region in which components are expected; by default it has the mean and
+                the covariance of the initial mixture.
+            capacity: slots for components, at least as many as the mixture has.
         """
         state = _fresh_state(self, as_key(key), mixture, prior, capacity)
         with using(self.plan(state)):
@@ -127,7 +127,7 @@ class GMMVI(eqx.Module):
         return self.tell(state, query, self.evaluate(state, query, target))
 
     def evaluate(self, state: State, query: Query, target: AbstractTarget) -> Evaluation:
-        """The target at the points wanted."""
+        """The target at the points of the query."""
         key = _iteration_keys(state).target
         plan = self.plan(state)
         with using(plan if target.inside_jax else plan.alone()):
@@ -153,7 +153,7 @@ class GMMVI(eqx.Module):
         return Query(points, count.astype(jnp.int32), draws)
 
     def tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
-        """The rest of the iteration, given the target at those points."""
+        """The rest of the iteration, given the target at the points of the query."""
         self._check_slots(state)
         with using(self.plan(state)):
             state = dataclasses.replace(state, mixture=_known_weights(state.mixture))
@@ -161,7 +161,7 @@ class GMMVI(eqx.Module):
             return placed_state(new_state), info
 
     def _check_slots(self, state: State) -> None:
-        """Whether every device can have as many components as the others."""
+        """Check that the slots can be divided evenly among the devices."""
         slots = state.mixture.num_components
         if round_up_slots(slots, self.mesh) != slots:
             assert self.mesh is not None
@@ -265,12 +265,12 @@ class GMMVI(eqx.Module):
         return self.sample_selector.next_draws_at_most(components) + extra
 
     def needs_room(self, state: State) -> Flag:
-        """Whether the next step may want to add a component and finds no free slot."""
+        """Whether the next step may add a component and no slot is free."""
         full = jnp.all(state.mixture.log_weights > -jnp.inf)
         return full & self.component_adaptation.wants_to_add(state.iteration, state.mixture)
 
     def resized(self, state: State, capacity: int) -> State:
-        """The same state with room for ``capacity`` components; present ones move to the front.
+        """The same state with ``capacity`` slots for components; the present ones move to the front.
 
         On several devices the number is rounded up to a multiple of theirs.
         """
@@ -296,7 +296,7 @@ class GMMVI(eqx.Module):
 
 
 def _known_weights(mixture: Mixture) -> Mixture:
-    """On several devices: with weights that all of them know."""
+    """The mixture with its weights replicated on all devices."""
     return Mixture(everywhere(mixture.log_weights), mixture.components)
 
 
@@ -304,7 +304,7 @@ def _known_weights(mixture: Mixture) -> Mixture:
 def _fresh_state(
     algorithm: GMMVI, key: PRNGKey, mixture: Mixture, prior: Mixture | None, capacity: int | None
 ) -> State:
-    """`GMMVI.init` as one program, whose results are new arrays: a run may donate them."""
+    """`GMMVI.init` as one program. Its results are new arrays, so that a run may donate them."""
     if prior is None:
         wide = type(mixture.components).from_covariance(mixture.mean()[None], mixture.covariance()[None])
         prior = Mixture(jnp.zeros(1, mixture.dtype), wide)
@@ -332,7 +332,7 @@ def _fresh_state(
 
 
 class _Keys(NamedTuple):
-    """Of one iteration, for each that draws random numbers."""
+    """The random keys of one iteration, one for each use."""
 
     draws: PRNGKey
     target: PRNGKey
@@ -345,12 +345,12 @@ def _iteration_keys(state: State) -> _Keys:
 
 
 def _cast(tree: PyTree, dtype: Any) -> Any:
-    """Hyperparameters in the type of the run."""
+    """The tree with its floating-point arrays in the type of the run."""
     return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
 
 
 def _strong(tree: PyTree) -> Any:
-    """Without weak types, which would compile everything a second time."""
+    """The tree without weak types, which would cause a second compilation."""
     return jax.tree.map(
         lambda a: jax.lax.convert_element_type(a, a.dtype) if eqx.is_inexact_array(a) else a, tree
     )

@@ -144,7 +144,7 @@ def test_a_group_that_makes_no_progress_says_so(monkeypatch):
     config = configuration()
     group = BatchRunner(config.algorithm, [tiny(s).target for s in (0, 1)], MOST)
     monkeypatch.setattr("natmix.gmmvi.GMMVI.needs_room", lambda self, state: jnp.asarray(True))
-    with pytest.raises(RuntimeError, match=r"came to a halt together, .*--apart"):
+    with pytest.raises(RuntimeError, match=r"batch of seeds cannot go on .*--apart"):
         advanced(group, [first_state(config, s) for s in (0, 1)], 5)
 
 

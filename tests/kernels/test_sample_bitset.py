@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from natmix.kernels.blocks import fold_blocks
-from natmix.kernels.sample_bitset import Chosen, words_of
+from natmix.kernels.sample_bitset import SampleBitset, words_of
 
 
 def masks(N, K=5):
@@ -19,7 +19,7 @@ def masks(N, K=5):
 @pytest.mark.parametrize("N", [1, 31, 32, 33, 500, 4096])
 def test_samples_are_found_by_their_number(N):
     mask = masks(N)
-    chosen = Chosen.of(words_of(jnp.asarray(mask)))
+    chosen = SampleBitset.of(words_of(jnp.asarray(mask)))
     np.testing.assert_array_equal(chosen.counts, mask.sum(0))
     found = np.asarray(chosen.samples(jnp.arange(N, dtype=jnp.int32)))
     for k in range(mask.shape[1]):
@@ -36,7 +36,7 @@ def visits(mask, rows):
         return seen.at[samples, jnp.arange(seen.shape[1])[:, None]].add(real.astype(jnp.int32))
 
     start = jnp.zeros(mask.shape, jnp.int32)
-    return Chosen.of(words_of(mask)).fold(step, start, rows), sizes
+    return SampleBitset.of(words_of(mask)).fold(step, start, rows), sizes
 
 
 @pytest.mark.parametrize("rows", [(1,), (8,), (64, 8), (4096, 8), (512, 64, 4)])

@@ -9,11 +9,11 @@ import jax
 from natmix.kernels.plan import current
 
 _ENOUGH_CORES = 4
-"""On a CPU. With 2 of them the iterations meanwhile take longer by about what is gained."""
+"""On a CPU. With 2 cores the iterations meanwhile slow down by about as much as is gained."""
 
 
 class BackgroundCompilation:
-    """At most one program at a time is compiled, while the device works with the one before."""
+    """Compiles one program at a time, while the device runs the present one."""
 
     def __init__(self) -> None:
         self._capacity: int | None = None
@@ -26,7 +26,7 @@ class BackgroundCompilation:
     def start(self, capacity: int, compile_program: Callable[[], object]) -> None:
         """Compile for this capacity.
 
-        An error is ignored here: if it comes again when the program is needed, it is raised.
+        An error is ignored here. If it occurs again when the program is needed, it is raised then.
         """
         double = jax.enable_x64(bool(jax.config.read("jax_enable_x64")))  # a thread has its own
         self._thread = threading.Thread(target=_quietly, args=(double, compile_program))
@@ -34,13 +34,13 @@ class BackgroundCompilation:
         self._thread.start()
 
     def wait_for(self, capacity: int) -> None:
-        """Until the program for this capacity is there, if it is being compiled."""
+        """Wait until the program for this capacity is compiled, if that is under way."""
         if self._thread is not None and self._capacity == capacity:
             self._thread.join()
 
 
 def _host_has_time() -> bool:
-    """Where another device does the work, or cores are left over by those that do."""
+    """Whether the host can compile meanwhile: another device does the work, or there are enough cores."""
     return not current().on_cpu or current().cores >= _ENOUGH_CORES
 
 

@@ -23,10 +23,10 @@ from natmix.targets import AbstractTarget
 
 
 class BatchTargets(eqx.Module):
-    """The targets of a batch of runs: what differs is stacked, what they share is there once.
+    """The targets of a batch of runs: arrays that differ are stacked, shared ones are kept once.
 
     Attributes:
-        varying: arrays with the runs first; None where the targets agree.
+        varying: arrays whose first axis is that of the runs; None where the targets agree.
         common: everything else.
     """
 
@@ -35,7 +35,7 @@ class BatchTargets(eqx.Module):
 
     @classmethod
     def build(cls, targets: Sequence[AbstractTarget]) -> "BatchTargets":
-        """Of targets for which `obstacle` finds none."""
+        """From targets that can be evaluated together (`obstacle` returns None)."""
         arrays, rest = zip(*(eqx.partition(t, eqx.is_array) for t in targets), strict=True)
         varying = jax.tree.map(lambda *a: None if _same(a) else jnp.stack(a), *arrays)
         shared = jax.tree.map(lambda *a: a[0] if _same(a) else None, *arrays)
@@ -70,14 +70,14 @@ class BatchArguments(eqx.Module):
     budgets: Int[Array, " S"]
     """Evaluations of the target that each run may still spend."""
     active: Bool[Array, " S"]
-    """Runs that count; the others have ended and only keep their place."""
+    """Runs that go on; the others have ended, and their results are ignored."""
 
 
-class Batch(NamedTuple):
-    """The states of several runs, runs first in all arrays but the iteration, which is one number."""
+class StateBatch(NamedTuple):
+    """The states of several runs. The runs are the first axis of all arrays but the iteration."""
 
     states: State
-    """At no iteration."""
+    """Their ``iteration`` is None."""
     iteration: Count
 
     @property
@@ -93,11 +93,11 @@ class Batch(NamedTuple):
 
 @quick_jit(donate="all-except-first")
 def _batch_chunk(
-    arguments: BatchArguments, batch: Batch
-) -> tuple[Batch, tuple[State, ...], InfoLog, Count, Bool[Array, " S"]]:
-    """Up to ``arguments.iterations`` steps of all; stops early when a run lacks room or budget.
+    arguments: BatchArguments, batch: StateBatch
+) -> tuple[StateBatch, tuple[State, ...], InfoLog, Count, Bool[Array, " S"]]:
+    """Up to ``arguments.iterations`` steps of all runs; stops early when one lacks a free slot or budget.
 
-    The iteration is one number for all, so that what depends on it alone is not done per run.
+    The iteration is one number for all runs, so that what depends on it alone is computed once.
     """
     algo = arguments.algorithm
 
@@ -108,21 +108,21 @@ def _batch_chunk(
     step = jax.vmap(one, in_axes=(0, 0, None))
     _, blank = jax.eval_shape(step, batch.states, arguments.targets.varying, batch.iteration)
 
-    def affordable(batch: Batch, spent: Array) -> Bool[Array, " S"]:
+    def affordable(batch: StateBatch, spent: Array) -> Bool[Array, " S"]:
         at_most = algo.next_evaluations_at_most
         bound = jax.vmap(lambda s: at_most(_at(s, batch.iteration)))(batch.states)
         return spent <= arguments.budgets - bound
 
-    def more(carry: tuple[Count, Array, Batch, InfoLog]) -> Bool[Array, ""]:
+    def more(carry: tuple[Count, Array, StateBatch, InfoLog]) -> Bool[Array, ""]:
         i, spent, batch, _ = carry
         room = ~jax.vmap(lambda s: algo.needs_room(_at(s, batch.iteration)))(batch.states)
         ready = affordable(batch, spent) & room
         return (i < arguments.iterations) & jnp.all(ready | ~arguments.active)
 
-    def advance(carry: tuple[Count, Array, Batch, InfoLog]) -> tuple[Count, Array, Batch, InfoLog]:
+    def advance(carry: tuple[Count, Array, StateBatch, InfoLog]) -> tuple[Count, Array, StateBatch, InfoLog]:
         i, spent, batch, log = carry
         states, info = step(batch.states, arguments.targets.varying, batch.iteration)
-        return i + 1, spent + info.evaluations, Batch(states, batch.iteration + 1), log.put(i, info)
+        return i + 1, spent + info.evaluations, StateBatch(states, batch.iteration + 1), log.put(i, info)
 
     start = (
         jnp.zeros((), jnp.int32),
@@ -131,57 +131,57 @@ def _batch_chunk(
         InfoLog.empty(CHUNK, blank),
     )
     i, spent, batch, log = jax.lax.while_loop(more, advance, start)
-    brief = Batch(_without_samples(batch.states), batch.iteration)
+    brief = StateBatch(_without_samples(batch.states), batch.iteration)
     ends = tuple(_state_of(brief, place) for place in range(batch.size))
     return batch, ends, log, i, affordable(batch, spent)
 
 
 @quick_jit()
-def _stacked(states: tuple[State, ...]) -> Batch:
+def _stacked(states: tuple[State, ...]) -> StateBatch:
     stacked = jax.tree.map(lambda *a: jnp.stack(a), *(_at(s, None) for s in states))
     return _own_batch(stacked, states[0].iteration)
 
 
 @quick_jit()
-def _state_of(batch: Batch, place: Count | int) -> State:
+def _state_of(batch: StateBatch, place: Count | int) -> State:
     return _at(jax.tree.map(lambda a: a[place], batch.states), batch.iteration)
 
 
 @quick_jit()
-def _some_of(batch: Batch, places: Int[Array, " S2"]) -> Batch:
+def _some_of(batch: StateBatch, places: Int[Array, " S2"]) -> StateBatch:
     return _own_batch(jax.tree.map(lambda a: a[places], batch.states), batch.iteration)
 
 
 @quick_jit()
-def _batch_resized(algorithm: GMMVI, batch: Batch, capacity: int) -> Batch:
+def _batch_resized(algorithm: GMMVI, batch: StateBatch, capacity: int) -> StateBatch:
     def one(state: State) -> State:
         return _at(algorithm.resized(_at(state, batch.iteration), capacity), None)
 
     return _own_batch(jax.vmap(one)(batch.states), batch.iteration)
 
 
-def _own_batch(states: State, iteration: Count) -> Batch:
-    """To be donated: no array of it is anybody else's."""
-    return Batch(states, jnp.array(iteration, copy=True))
+def _own_batch(states: State, iteration: Count) -> StateBatch:
+    """A batch that may be donated: it shares no array."""
+    return StateBatch(states, jnp.array(iteration, copy=True))
 
 
 def _without_samples(state: State) -> State:
-    """Without the samples that it stores, which are most of it."""
+    """The state without its stored samples, which are most of its memory."""
     return dataclasses.replace(state, sample_selector=None, component_adaptation=None)
 
 
 def _at(state: State, iteration: Any) -> State:
-    """The state at an iteration; at None, what of it the runs have each for themselves."""
+    """The state with this ``iteration``; None in a batch, where all runs share one."""
     return dataclasses.replace(state, iteration=iteration)
 
 
 class BatchRunner(AbstractRunner):
     """Advances a batch of states in step: same algorithm, same iteration, targets of a kind.
 
-    All have the same capacity, what the largest needs. A run that has ended keeps its place, and its results
-    are ignored, until half of the places are such; then a program for the others is compiled. The states that
-    `advance_batch` returns lack the samples that they store: these stay in one array for the whole batch,
-    until `Chunk.full_state` asks for them.
+    All have the same capacity, that of the largest. A run that has ended keeps its place, and its results are
+    ignored. Once half of the runs have ended, a program for the others is compiled. The states that
+    `advance_batch` returns lack their stored samples, which stay in arrays of the whole batch:
+    `Chunk.full_state` returns them.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class BatchRunner(AbstractRunner):
         super().__init__(algorithm, targets[0].dim, most_components, shrink_every)
         self._places = list(targets)
         self._targets = BatchTargets.build(targets)
-        self._batch: Batch | None = None
+        self._batch: StateBatch | None = None
         self._last: list[State] = []
 
     def next_capacity(self, states: Sequence[State]) -> int:
@@ -232,14 +232,14 @@ class BatchRunner(AbstractRunner):
             self._warm.add((batch.size, capacity))
             self.compile_seconds += time.perf_counter() - start
         arguments = self._arguments(min(iterations, CHUNK), budget, active)
-        self._batch = None  # given away, whatever comes of it
+        self._batch = None  # donated, even if the call fails
         batch, ends, log, done, affordable = _batch_chunk(arguments, batch)
         self._batch, self._last = batch, list(ends)
         log, done, enough = jax.device_get((log, done, affordable))
         n = int(done)
         if n == 0 and iterations > 0 and np.all(enough[places]):
             raise RuntimeError(
-                f"The seeds came to a halt together, with {capacity} slots for components; run them with "
+                f"The batch of seeds cannot go on with {capacity} slots for components; run the seeds with "
                 "--apart."
             )
         arrays = log.arrays(n)
@@ -262,13 +262,15 @@ class BatchRunner(AbstractRunner):
             for p in places
         ]
 
-    def _full_state(self, batch: Batch, place: int) -> State:
+    def _full_state(self, batch: StateBatch, place: int) -> State:
         if batch is not self._batch:
-            raise RuntimeError("The batch has gone on: this run's samples are no longer there.")
+            raise RuntimeError(
+                "The batch has gone on: the stored samples of this run are no longer available."
+            )
         return _state_of(batch, jnp.asarray(place))
 
-    def _compiled(self, batch: Batch) -> Batch:
-        """The states unchanged, once the program for them is compiled: a chunk of no iterations."""
+    def _compiled(self, batch: StateBatch) -> StateBatch:
+        """Compile the program by a chunk of no iterations; returns the states unchanged."""
         nothing = np.zeros(batch.size, np.int32)
         batch, *_ = _batch_chunk(self._arguments(0, nothing, nothing.astype(bool)), batch)
         return jax.block_until_ready(batch)
@@ -282,7 +284,7 @@ class BatchRunner(AbstractRunner):
             jnp.asarray(active),
         )
 
-    def _seated(self, states: Sequence[State], capacity: int) -> tuple[list[int], Batch]:
+    def _seated(self, states: Sequence[State], capacity: int) -> tuple[list[int], StateBatch]:
         """The places of these states, and the states of all places with this capacity."""
         if self._batch is None:
             batch, places = _stacked(tuple(_with_capacity(self.algorithm, s, capacity) for s in states)), None

@@ -33,7 +33,7 @@ from natmix.targets import AbstractTarget
 
 
 class ChunkEnd(NamedTuple):
-    """What the host wants to know after a chunk."""
+    """What the host reads after a chunk."""
 
     log: InfoLog
     done: Count
@@ -44,7 +44,7 @@ class ChunkEnd(NamedTuple):
 
 @eqx.filter_jit
 def _step(algorithm: GMMVI, target: AbstractTarget, state: State) -> tuple[State, Info]:
-    """Traced once, though a chunk needs it twice."""
+    """A compiled function of its own, so that it is traced once although a chunk uses it twice."""
     return algorithm.step(state, target)
 
 
@@ -52,7 +52,7 @@ def _step(algorithm: GMMVI, target: AbstractTarget, state: State) -> tuple[State
 def _chunk(
     rest: Rest, arrays: tuple[Array | None, ...], iterations: Count, budget: Count, state: State
 ) -> tuple[State, ChunkEnd]:
-    """Up to ``iterations`` steps of algorithm and target; stops early for lack of room or budget."""
+    """Up to ``iterations`` steps; stops early when a free slot or budget is lacking."""
     algo, target = rest.joined(arrays)
     _, blank = eqx.filter_eval_shape(_step, algo, target, state)
 
@@ -101,7 +101,7 @@ class ChunkRunner(AbstractRunner):
             self.target = everywhere(target)
             super().__init__(everywhere(algorithm), target.dim, most_components, shrink_every)
         self._known: tuple[State, bool, int] | None = None
-        """The last state, whether it is full, its iteration: to ask the device for them takes long."""
+        """The last state, whether it needs room, and its iteration: reading them from the device is slow."""
 
     def advance_batch(
         self, states: Sequence[State], iterations: int, budgets: Sequence[int | None]
@@ -129,7 +129,7 @@ class ChunkRunner(AbstractRunner):
         return self._advance_outside(state, clipped(budget))
 
     def _fitted(self, state: State) -> State:
-        """The state with a fitting capacity."""
+        """The state with the capacity that the next chunk needs."""
         if self._known is None or self._known[0] is not state:
             self._known = state, bool(_outlook(self.algorithm, state)[0]), int(state.iteration)
         _, full, iteration = self._known
@@ -153,7 +153,7 @@ class ChunkRunner(AbstractRunner):
                 self._warm.add((1, capacity))
         with callbacks_quiet():
             state, end = _chunk.jitted(*self._arguments(iterations, budget, state))
-            end = jax.device_get(end)  # all at once, for every copy has to wait
+            end = jax.device_get(end)  # all at once: each copy waits for the device
         self._known = state, bool(end.full), int(end.iteration)
         n = int(end.done)
         arrays = end.log.arrays(n)
@@ -167,7 +167,7 @@ class ChunkRunner(AbstractRunner):
         return Chunk(state, arrays, exhausted=n == 0 and iterations > 0)
 
     def _compiled(self, state: State) -> State:
-        """The state unchanged, once the program for it is compiled: a chunk of no iterations."""
+        """Compile the program by a chunk of no iterations; returns the state unchanged."""
         with collector_paused(), using(self.algorithm.plan(state)):
             state, _ = _chunk.jitted(*self._arguments(0, 0, state))
         return jax.block_until_ready(state)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 class Clock:
     """Wall time since it was made, compilation included, without its pauses.
 
-    Runs pause it for what is not the algorithm's: evaluations of the ELBO and checkpoints.
+    It is paused for what is not part of the algorithm: evaluations of the ELBO and checkpoints.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Clock:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """What happens inside takes no time; a pause within a pause changes nothing."""
+        """Time spent inside does not count; pauses may be nested."""
         if self._stopped_at is not None:
             yield
             return

@@ -1,4 +1,4 @@
-"""When to stop, and which mixture was the best: both judged beyond the noise of the objective."""
+"""When a run has converged, and which mixture was best: both allow for the noise of the objective."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -14,13 +14,13 @@ from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.vips import Vips
 
 PROMISING_WEIGHT = 0.01
-"""A component added lately that carries this much shows that there was a place for it."""
+"""A recently added component with more than this weight shows that additions still help."""
 
 PATIENCE = 3
-"""Windows without such a component before no promising place is believed to be left."""
+"""Windows without such a component after which additions are taken to help no more."""
 
 CHECK_EVERY = 20
-"""Iterations between two judgements of a run: not by the clock, so that runs repeat exactly."""
+"""Iterations between two checks. They do not depend on the clock, so that runs are reproducible."""
 
 TOLERANCE = 1e-3
 """Nats by which the objective must rise to count as improving, unless the user says otherwise."""
@@ -33,11 +33,11 @@ class Convergence:
     """The stopping rule.
 
     It compares the mean objective (the ELBO, for temperature 1) over the last ``window`` iterations
-    with that over the window before. The rise counts when it exceeds both ``tolerance`` and two
-    standard errors, these from the scatter of ten batch means within each window. The run has
-    converged when no rise has counted for half a window on end; a single comparison would now and
-    then be mistaken. With components being added a window spans a whole cycle of additions, and none of
-    those added in the last `PATIENCE` windows may carry weight.
+    with that over the window before. A rise is significant when it exceeds both ``tolerance`` and two
+    standard errors, which come from ten batch means within each window. The run has converged when no
+    rise has been significant for half a window; a single comparison would sometimes be wrong. If
+    components are added, a window spans a whole cycle of additions, and no component added in the last
+    `PATIENCE` windows may have more than `PROMISING_WEIGHT`.
     """
 
     def __init__(self, tolerance: float, window: int, components: int) -> None:
@@ -49,7 +49,7 @@ class Convergence:
         self._last_rise = 0
 
     def update(self, objective: np.ndarray, births: int) -> None:
-        """Some iterations: the objective in each, and the number of components born by their end."""
+        """Add some iterations: the objective of each, and how many components were born by their end."""
         self._objective.extend(float(v) for v in objective)
         self._iterations += len(objective)
         self._births.append((self._iterations, births))
@@ -71,7 +71,7 @@ class Convergence:
 
     @property
     def _settled(self) -> int:
-        """The iteration since when no component that matters may have come."""
+        """The iteration since which no component of weight may have been added."""
         return self._iterations - PATIENCE * self.window
 
     def _rises(self) -> bool:
@@ -95,8 +95,8 @@ def _standard_error(values: np.ndarray, batches: int = 10) -> float:
 class BestMixture:
     """Keeps the best mixture by a lower confidence bound of its objective.
 
-    A mixture is judged by the last few iterations that led to it. With plain means the luckiest of
-    thousands would win.
+    The estimate uses the last few iterations before the mixture. Without the standard error the mixture with
+    the luckiest estimate would be chosen.
     """
 
     def __init__(self, mixture: Mixture) -> None:
@@ -105,7 +105,7 @@ class BestMixture:
         self._recent: deque[tuple[float, float]] = deque(maxlen=_BLOCK)
 
     def update(self, objective: np.ndarray, errors: np.ndarray, mixture: Callable[[], Mixture]) -> None:
-        """Some iterations with the objective and its standard errors, and the mixture at their end."""
+        """Add some iterations: the objective, its standard errors, and the mixture at their end."""
         self._recent.extend(zip(objective.tolist(), errors.tolist(), strict=True))
         mean, error = self.now()
         bound = mean - _SIGMAS * error
@@ -113,7 +113,7 @@ class BestMixture:
             self.bound, self.mixture = bound, mixture()
 
     def now(self) -> tuple[float, float]:
-        """The objective lately, and its standard error."""
+        """The mean objective of the last few iterations, and its standard error."""
         values, errors = np.array(self._recent, dtype=float).reshape(-1, 2).T
         if len(values) == 0:
             return -np.inf, np.inf
@@ -141,9 +141,9 @@ class StoppingRule(Recorder):
         self._new: list[np.ndarray] = []
 
     def replay(self, trace: Mapping[str, np.ndarray]) -> None:
-        """What it has to know of the iterations before a checkpoint, from their trace.
+        """Restore what it knew at a checkpoint, from the trace of the iterations before.
 
-        Every component ever added counts as a birth, so that nothing has to be stored for it.
+        The number of births follows from the additions, so that the checkpoint need not store it.
         """
         values = objective(trace, self._temperature) if trace else np.zeros(0)
         births = self._components + np.cumsum(trace["added"].astype(int)) if trace else np.zeros(0)

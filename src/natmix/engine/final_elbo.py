@@ -1,4 +1,4 @@
-"""The ELBO of the mixture that a fit returns: from how many fresh samples."""
+"""How many fresh samples estimate the ELBO of the mixture that a fit returns."""
 
 import dataclasses
 
@@ -8,10 +8,10 @@ from natmix.checks import as_int
 from natmix.engine.single_run import SingleRun
 
 ELBO_SAMPLES = 2000
-"""If the user says nothing."""
+"""The default."""
 
 _INTERRUPTED_SECONDS = 2.0
-"""What the final ELBO may take, about, after an interrupt."""
+"""About how long the final ELBO may take after an interrupt."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,7 @@ class FinalElbo:
     """How many samples the final ELBO has.
 
     Attributes:
-        samples: as the user says.
+        samples: as given by the user, or None.
         max_evaluations: of the whole fit.
     """
 

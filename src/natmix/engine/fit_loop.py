@@ -9,21 +9,21 @@ from natmix.modules.state import State
 from natmix.targets import TargetError
 
 FAILURES = (TargetError, RuntimeError, ValueError)
-"""What a target, or a compiled step, may raise."""
+"""Errors that a target or a compiled step may raise."""
 
 
 class FitLoop:
     """Advances one run, or a batch of runs in step.
 
     A run ends by a limit, a recorder or an error of its own; an interrupt or an error of the runner ends
-    the loop and leaves the others unfinished. How long chunks are depends on the clock, what is computed
-    does not: chunks end at the multiples of ``chunk_ends``, and all that depends on where a chunk ends
-    happens there.
+    the loop and leaves the others unfinished. The length of chunks depends on the clock, the results do not:
+    chunks always end at the multiples of ``chunk_ends``, and whatever depends on the end of a chunk happens
+    only there.
 
     Attributes:
         active: the runs that have not ended.
-        failure: the error of the runner that ended the loop, which may have taken the states with it.
-        broken_off: whether an interrupt broke a chunk off, so that states may be lost.
+        failure: the error of the runner that ended the loop; the states may be lost.
+        broken_off: whether an interrupt ended the loop within a chunk; the states may be lost.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FitLoop:
         self._recorder_failures = recorder_failures
 
     def run(self, going_on: Callable[[Sequence[State]], bool] = lambda states: True) -> None:
-        """Until all runs have ended, or while ``going_on``, which sees the states before every chunk."""
+        """Advance until all runs have ended or ``going_on(states)``, asked before every chunk, is False."""
         try:
             for run in self.active:
                 for recorder in run.recorders:
@@ -88,7 +88,7 @@ class FitLoop:
         self.active = [run for run in runs if run.stopped is None]
 
     def _take(self, run: SingleRun, chunk: Chunk, began: float, ended: float, compiling: float) -> None:
-        """A chunk of one run, and its end if that was the last one."""
+        """Count and record a chunk of one run, and end the run if it was the last."""
         try:
             run.take(chunk, began, ended, compiling)
         except TargetError as error:
@@ -127,7 +127,7 @@ def _fail(run: SingleRun, error: TargetError) -> None:
 
 
 def _clocks(runs: Sequence[SingleRun]) -> list[float]:
-    """What their clocks show at one moment: runs that share a limit of time reach it together."""
+    """Their clocks at one moment, so that runs with the same time limit reach it together."""
     with runs[0].clock.pause():
         return [run.now() for run in runs]
 
@@ -147,7 +147,7 @@ def as_target_error(error: Exception) -> TargetError:
 
 
 def gist(error: Exception) -> str:
-    """An error in one line; a quoted traceback has it in its last one, but for Equinox's, which goes on."""
+    """The message of an error in one line: the last line of a quoted traceback, or Equinox's message."""
     _, found, message = str(error).partition("EquinoxRuntimeError: ")
     if found:
         return message.strip().splitlines()[0]

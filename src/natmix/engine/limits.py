@@ -1,4 +1,4 @@
-"""When a run ends at the latest."""
+"""Limits of a run: iterations, evaluations, time."""
 
 import dataclasses
 import math
@@ -43,12 +43,12 @@ class Limits:
 
     @property
     def endless(self) -> bool:
-        """Whether nothing ends a run for certain: neither ELBO nor convergence need be reached."""
+        """Whether no limit is certain to end a run: an ELBO or convergence may never be reached."""
         certain = (self.max_seconds, self.max_evaluations, self.max_iterations, self.max_run_seconds)
         return all(limit is None for limit in certain)
 
     def completed_by(self, usual: "Limits") -> "Limits":
-        """These limits, and where there is none the usual one."""
+        """These limits, with those of ``usual`` where there is none."""
         mine, other = dataclasses.asdict(self), dataclasses.asdict(usual)
         return Limits(**{k: other[k] if v is None else v for k, v in mine.items()})
 
@@ -63,7 +63,7 @@ class Limits:
         return None
 
     def seconds_left(self, seconds: float, compile_seconds: float) -> float:
-        """Until a limit of time."""
+        """Seconds until the first time limit."""
         left = [math.inf]
         if self.max_seconds is not None:
             left.append(self.max_seconds - seconds)
@@ -73,5 +73,5 @@ class Limits:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a real number, and not a truth value."""
+    """Whether it is a real number and not a bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

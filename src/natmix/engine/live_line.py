@@ -1,4 +1,4 @@
-"""A line that renews itself on a terminal, and is printed now and then elsewhere."""
+"""A line that is updated in place on a terminal, and printed now and then elsewhere."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ class LiveLine:
     Args:
         first: what to show before anything is known.
         show: whether to show anything; only on a terminal if None.
-        quiet_seconds: between two lines where they do not renew themselves.
+        quiet_seconds: between two lines where they are printed.
     """
 
     def __init__(self, first: Text, show: bool | None, quiet_seconds: float) -> None:
@@ -42,7 +42,7 @@ class LiveLine:
             self._live.stop()
 
     def say(self, line: Text, *, at_once: bool = False) -> None:
-        """Show a line, where lines do not renew themselves only if it is time or ``at_once``."""
+        """Show a line; where lines are printed, only after ``quiet_seconds`` or if ``at_once``."""
         now = time.perf_counter()
         if self._live is not None:
             self._live.update(line)

@@ -10,25 +10,25 @@ if TYPE_CHECKING:
 class Recorder:
     """Observes one run; every method may be left out.
 
-    The loop calls ``started`` once before the first chunk, ``chunk`` after every chunk of at least one
-    iteration, and then ``finished`` if the run has ended by a limit or a recorder, or ``failed`` if by an
-    error; in the order in which the recorders are listed. A run that is interrupted ends with neither: it can
-    go on from whatever a recorder has stored.
+    The loop calls ``started`` once before the first chunk and ``chunk`` after every chunk of at least one
+    iteration. It calls ``finished`` when a limit or a recorder has ended the run, and ``failed`` when an
+    error has. Recorders are called in the order in which they are listed. For an interrupted run neither is
+    called: it can be resumed from what a recorder has stored.
 
-    A recorder must not change the run. It may read ``run.state`` while it is called; the next chunk gives the
-    state's memory away, so it copies (`jax.device_get`) what it wants to keep. Time that should not count it
-    spends under ``with run.clock.pause():``.
+    A recorder must not change the run. It may read ``run.state`` while it is called. The next chunk donates
+    the state's memory, so a recorder copies (`jax.device_get`) what it keeps. Work that should not count as
+    the run's time goes under ``with run.clock.pause():``.
     """
 
     def started(self, run: "SingleRun") -> None:
-        """Before the first chunk; ``run.iterations`` is not 0 if the run goes on from a checkpoint."""
+        """Before the first chunk; ``run.iterations`` is not 0 if the run resumes from a checkpoint."""
 
     def chunk(self, run: "SingleRun", chunk: "Chunk") -> str | None:
         """After a chunk, whose iterations ``run`` has counted already.
 
         Returns:
-            A reason to end the run, which becomes ``run.stopped``, or None. The first reason counts, and
-            counts more than a limit that was reached in this chunk (``run.stopped`` during the call).
+            A reason to end the run, which becomes ``run.stopped``, or None. The first reason is used, even if
+            a limit was reached in this chunk (``run.stopped`` during the call).
         """
         return None
 

@@ -1,4 +1,4 @@
-"""What runners of one state and of a batch of states have in common."""
+"""What the runners of one state and of a batch of states share."""
 
 import abc
 import contextlib
@@ -17,10 +17,10 @@ from natmix.kernels.sharding import round_up_slots
 from natmix.modules.state import State
 
 CHUNK = 128
-"""The most iterations of a chunk: between two of them the host sees the state."""
+"""The most iterations of a chunk. Between two chunks the host has control."""
 
 MANY = 2**31 - 1
-"""Evaluations, where there is no budget."""
+"""The budget of evaluations where there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Chunk:
     """Some iterations of one run, and where they ended.
 
     Attributes:
-        state: at their end; in a batch without the samples that it stores.
+        state: at their end; in a batch without its stored samples.
         infos: every field of `natmix.Info` as an array over the iterations.
-        exhausted: whether there are none, because the next iteration might exceed the budget.
-        full_state: the state with all it stores, until the next chunk begins; None if ``state`` has it all.
+        exhausted: whether there are no iterations because the next one might exceed the budget.
+        full_state: gives the state with its stored samples, until the next chunk; None if ``state`` is that.
     """
 
     state: State
@@ -56,15 +56,15 @@ class SlotUse(NamedTuple):
 
 
 class AbstractRunner(abc.ABC):
-    """Advances states by compiled chunks, and keeps the time spent compiling apart.
+    """Advances states by compiled chunks, and counts the time spent compiling separately.
 
     One program serves every iteration with the same capacity (slots for components). The capacity grows
     (`natmix.engine.capacity.grown`) when a component is to be added and no slot is free. It shrinks when
-    three quarters of the slots are empty and the number of iterations is a multiple of ``shrink_every``: not
-    when the clock says so, because another capacity may change the last digit of a sum.
+    three quarters of the slots are empty and the number of iterations is a multiple of ``shrink_every``. This
+    must not depend on the clock, because another capacity may change the rounding of sums.
 
     Attributes:
-        algorithm: that advances the states.
+        algorithm: the algorithm.
         compile_seconds: spent tracing and compiling so far.
         shrink_every: iterations.
     """
@@ -108,7 +108,10 @@ class AbstractRunner(abc.ABC):
     def _compile_larger(
         self, size: int, capacity: int, components: int, larger_program: Callable[[int], Callable[[], object]]
     ) -> None:
-        """In the background, if that is due; ``larger_program`` makes what compiles for a capacity."""
+        """Compile the next larger program in the background if it is due.
+
+        ``larger_program`` of a capacity returns the function that compiles it.
+        """
         larger = self._larger(capacity)
         if (size, larger) not in self._warm and self._background.due(capacity, components, larger):
             with self._compiling():

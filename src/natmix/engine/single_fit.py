@@ -1,4 +1,4 @@
-"""One fit: a run that ends when it has converged, the best mixture of it, and the ELBO of that."""
+"""One fit: a run until it has converged, its best mixture, and the ELBO of that mixture."""
 
 import dataclasses
 import time
@@ -33,7 +33,7 @@ _ADVICE = "Start where the density is positive (init_mean, init_scale or box)"
 
 @dataclasses.dataclass(frozen=True)
 class FitOptions:
-    """When a fit ends, and what it shows meanwhile; as `natmix.fit` takes them.
+    """The options of `natmix.fit` about when it ends and what it shows meanwhile.
 
     Attributes:
         limits: of iterations, evaluations and seconds.
@@ -77,7 +77,7 @@ class FitOutcome:
         mixture: the last one, or the best one; without components of negligible weight.
         left_out: components of negligible weight.
         elbo: of the mixture.
-        draws: the samples behind it; None if that was broken off.
+        draws: the samples that the ELBO was estimated from; None if it was interrupted.
         trajectory: every field of `natmix.Info`, ``objective`` and ``seconds`` over the iterations.
         iterations: how many.
         evaluations: of the target by these iterations.
@@ -121,13 +121,13 @@ class SingleFit:
         first_evaluations: int,
         clock: Clock,
     ) -> None:
-        """Prepare it.
+        """Prepare the fit.
 
         Args:
             algorithm: the algorithm.
             target: what to approximate.
-            state: the first one.
-            components: that it has.
+            state: the initial state.
+            components: how many it has.
             options: when to end.
             first_evaluations: of the target before the first iteration.
             clock: started when the user called.
@@ -148,7 +148,7 @@ class SingleFit:
         self._check_budget(aside)
 
     def run(self, key: PRNGKey) -> FitOutcome:
-        """Until it ends, by an interrupt too; ``key`` is for the samples of the ELBO."""
+        """Run until the end or an interrupt; ``key`` is for the samples of the ELBO."""
         with self._interrupt.watching(), self._line:
             loop = FitLoop(self._runner, [self._run], self._interrupt, (CHECK_EVERY,))
             loop.run()

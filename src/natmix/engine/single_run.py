@@ -1,4 +1,4 @@
-"""One run as the loop drives it: its state, how far it has come, and what observes it."""
+"""One run as the loop drives it: its state, its progress, and its recorders."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from natmix.modules.state import State
 from natmix.targets import TargetError
 
 CHUNK_SECONDS = 0.25
-"""What a chunk should take, about. How long chunks are changes no number of a run."""
+"""About how long a chunk should take. The results do not depend on it."""
 
 _STORED = ("iterations", "evaluations", "seconds", "compile_seconds", "components", "rate")
 
@@ -26,14 +26,14 @@ class SingleRun:
     Attributes:
         state: at the end of the last chunk.
         limits: when it ends.
-        clock: that it shares with the other runs of a batch.
-        recorders: that observe it.
-        aside: evaluations of ``limits.max_evaluations`` that are spent already or set aside.
+        clock: shared with the other runs of a batch.
+        recorders: what observes the run.
+        aside: evaluations of ``limits.max_evaluations`` that are spent before the run or reserved.
         advice: what to do if the target is finite nowhere, for the error.
         iterations: done so far.
         evaluations: of the target by these iterations.
-        components: that the mixture has.
-        chunk_start: on this run's clock when the last chunk began.
+        components: how many the mixture has.
+        chunk_start: on this run's clock at the start of the last chunk.
         seconds: on this run's clock at the end of the last chunk.
         compile_seconds: of these, spent compiling.
         running_seconds: spent in chunks in this process, without compiling.
@@ -69,24 +69,24 @@ class SingleRun:
         return self._offset + self.clock.read()
 
     def set_clock(self, seconds: float) -> None:
-        """From now on its clock goes on from ``seconds``."""
+        """Let this run's clock continue from ``seconds``."""
         self._offset = seconds - self.clock.read()
 
     # What is stored with a checkpoint ------------------------------------------------------------
 
     def progress(self) -> dict[str, Any]:
-        """How far it has come, as plain numbers."""
+        """The progress of the run, as plain numbers."""
         return {name: getattr(self, name) for name in _STORED}
 
     def restore(self, progress: dict[str, Any]) -> None:
-        """Go on from there (the clock is set apart)."""
+        """Restore the progress; the clock is set by `set_clock`."""
         for name in _STORED:
             setattr(self, name, progress[name])
 
     # Chunks -------------------------------------------------------------------------------------
 
     def chunk_length(self, chunk_ends: Sequence[int]) -> int:
-        """Iterations of the next chunk, which crosses no multiple of any of ``chunk_ends``."""
+        """Iterations of the next chunk, which crosses no multiple of any number in ``chunk_ends``."""
         seconds = min(CHUNK_SECONDS, self.limits.seconds_left(self.now(), self.compile_seconds))
         most = [max(1, int(self.rate * seconds)), *(n - self.iterations % n for n in chunk_ends)]
         if self.limits.max_iterations is not None:
@@ -99,7 +99,7 @@ class SingleRun:
         return None if limit is None else limit - self.aside - self.evaluations
 
     def take(self, chunk: Chunk, before: float, now: float, compiling: float) -> None:
-        """Count a chunk from ``before`` to ``now`` on this run's clock that spent some seconds compiling."""
+        """Count a chunk from ``before`` to ``now`` on this run's clock, ``compiling`` seconds among them."""
         self.state, self.full_state = chunk.state, chunk.full_state
         self.compile_seconds += compiling
         self.running_seconds += now - before - compiling

@@ -1,4 +1,4 @@
-"""What a callback of `natmix.fit` is given."""
+"""The snapshot that a callback of `natmix.fit` receives."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from natmix.modules.state import State
 
 @dataclasses.dataclass(frozen=True)
 class FitSnapshot:
-    """Where a fit is, after a chunk of iterations.
+    """The progress of a fit after a chunk of iterations.
 
     Attributes:
         iteration: iterations done.
@@ -40,7 +40,7 @@ class FitSnapshot:
 
     @classmethod
     def of(cls, run: SingleRun, chunk: Chunk, first_evaluations: int = 0) -> "FitSnapshot":
-        """Of a run after this chunk."""
+        """The snapshot of a run after this chunk."""
         elbo, error = chunk.infos["elbo"], chunk.infos["elbo_se"]
         return cls(
             run.iterations,
@@ -56,12 +56,13 @@ class FitSnapshot:
     def mixture(self) -> Mixture:
         """The present mixture, without components of negligible weight.
 
-        Copied when it is first asked for, which must be within the callback: the next iterations reuse its
-        memory. A copy stays valid.
+        It is copied when it is first read, which must be within the callback: the next iterations reuse its
+        memory. The copy stays valid.
         """
         if any(a.is_deleted() for a in jax.tree.leaves((self._state.iteration, self._state.mixture))):
             raise RuntimeError(
-                "The fit has gone on, and this snapshot's mixture is gone; ask for it within the callback."
+                "The fit has gone on and reused the memory of this snapshot's mixture; read `mixture` "
+                "within the callback."
             )
         return without_negligible(jax.device_get(self._state.mixture))[0]
 

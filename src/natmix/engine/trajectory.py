@@ -1,4 +1,4 @@
-"""Every iteration's numbers."""
+"""The trajectory of a run: the numbers of every iteration."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ class TrajectoryRecorder(Recorder):
     """Keeps every field of `natmix.Info`, and the run's clock as ``seconds``, over the iterations."""
 
     def __init__(self, stored: Mapping[str, np.ndarray] | None = None) -> None:
-        """Start anew, or go on after what is ``stored``."""
+        """Start empty, or continue the ``stored`` trajectory."""
         self._chunks: list[Mapping[str, np.ndarray]] = [stored] if stored else []
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:

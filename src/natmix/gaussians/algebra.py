@@ -1,7 +1,6 @@
 """Closed-form operations on Gaussians of any family, by their dense Cholesky factors.
 
-Covariances are never formed: that would square the condition number, and float32 does not have the
-digits for it.
+Covariances are never formed: that would square the condition number, which is too much for float32.
 """
 
 import jax

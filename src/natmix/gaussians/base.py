@@ -1,4 +1,4 @@
-"""What every covariance family can do: the interface of a batch of Gaussians.
+"""The interface that every covariance family implements: a batch of Gaussians.
 
 K Gaussians N(m, S) with S = L L^T. Two kinds of coordinates are used:
 
@@ -9,8 +9,8 @@ A whitened symmetric matrix ("curvature") is an array whose shape only the famil
 and [K, D] for diagonal covariances; the algebra on it is part of the interface, so estimators and updaters
 are written once. Everything stays accurate for ill-conditioned S because S never appears in it.
 
-A new family implements the abstract methods below and is registered by `natmix.gaussians.register`; what is
-not abstract goes through the dense factors L and L^-1 unless the family has something better.
+A new family implements the abstract methods below and is registered by `natmix.gaussians.register`. The other
+methods use the dense factors L and L^-1; a family overrides those for which it has a faster form.
 """
 
 import abc
@@ -50,7 +50,7 @@ class AbstractGaussians(eqx.Module):
     @classmethod
     @abc.abstractmethod
     def from_covariance(cls, mean: Float[Array, "K D"], covariance: Float[Array, "K D D"]) -> Self:
-        """From dense covariances, or what the family can hold of them (the diagonals, for example)."""
+        """From dense covariances, or what the family can represent of them (the diagonals, for example)."""
 
     @classmethod
     @abc.abstractmethod
@@ -59,13 +59,13 @@ class AbstractGaussians(eqx.Module):
 
     @classmethod
     def from_std(cls, mean: Float[Array, "K D"], std: Float[Array, "K D"]) -> Self:
-        """Covariances diag(std^2), or what the family can hold of them."""
+        """Covariances diag(std^2), or what the family can represent of them."""
         return cls.from_covariance(mean, std[:, :, None] ** 2 * jnp.eye(mean.shape[-1], dtype=mean.dtype))
 
     # Files --------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Float[Array, "K ..."]]:
-        """The arrays that a file holds, by name; `from_parameters` builds the Gaussians again."""
+        """The arrays that are saved to a file, by name; `from_parameters` is the inverse."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
@@ -80,7 +80,7 @@ class AbstractGaussians(eqx.Module):
 
     @classmethod
     def _abstract(cls, capacity: int, dim: int) -> Self:
-        """Shapes in place of arrays."""
+        """K Gaussians with shapes in place of arrays."""
         return jax.eval_shape(lambda: cls.isotropic(jnp.zeros((capacity, dim)), jnp.ones(capacity)))
 
     def astype(self, dtype: Any) -> Self:
@@ -123,7 +123,7 @@ class AbstractGaussians(eqx.Module):
         """Log |L| = 0.5 log |S|."""
 
     def log_normaliser(self) -> Float[Array, " K"]:
-        """By how much log densities are below -|L^-1 (x - m)|^2 / 2."""
+        """What is subtracted from -|L^-1 (x - m)|^2 / 2 in the log density: 0.5 log |2 pi S|."""
         return self.half_log_det() + 0.5 * self.dim * LOG_2PI
 
     @abc.abstractmethod
@@ -162,7 +162,7 @@ class AbstractGaussians(eqx.Module):
 
     @abc.abstractmethod
     def pull_curvature(self, G: Float[Array, "K D D"]) -> Curvature:
-        """A = L^T G L, or what the family can hold of it (its diagonal, for example)."""
+        """A = L^T G L, or what the family can represent of it (its diagonal, for example)."""
 
     @abc.abstractmethod
     def unpull_curvature(self, A: Curvature) -> Float[Array, "K D D"]:
@@ -208,7 +208,7 @@ class AbstractGaussians(eqx.Module):
 
     @abc.abstractmethod
     def moved(self, U: Curvature, shift: Float[Array, "K D"]) -> Self:
-        """Gaussians with whitened precision U U^T and mean m + L shift."""
+        """New Gaussians with mean m + L shift and, in the old whitened coordinates, precision U U^T."""
 
     # Regression on quadratic features (MORE) ----------------------------------------------------
 
@@ -223,7 +223,7 @@ class AbstractGaussians(eqx.Module):
 
     @abc.abstractmethod
     def unpack(self, coefficients: Float[Array, "K F"]) -> tuple[Curvature, Float[Array, "K D"]]:
-        """Hessian and gradient at y = 0 averaged over N(0, I) of the fitted quadratic."""
+        """Hessian and gradient of the fitted quadratic, averaged over y ~ N(0, I)."""
 
     # Sums for Stein's lemma ----------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class AbstractGaussians(eqx.Module):
     def condition(
         self, fixed: Int[np.ndarray, " B"], free: Int[np.ndarray, " M"], value: Float[Array, " B"]
     ) -> tuple[Float[Array, " K"], "AbstractGaussians"]:
-        """Log densities of ``value`` in ``fixed`` dimensions, and the Gaussians of ``free`` ones given it."""
+        """Log densities of ``value`` in the ``fixed`` dimensions, and the ``free`` ones given that value."""
         from natmix.gaussians import algebra
 
         return algebra.condition(self, fixed, free, value)
@@ -284,21 +284,21 @@ class AbstractGaussians(eqx.Module):
         return algebra.multiply(self, other)
 
     def kl(self, other: "AbstractGaussians") -> Float[Array, ""]:
-        """KL(self || other) of the first Gaussian of either."""
+        """KL(self || other) between the first Gaussians of both."""
         shift = other.whiten(self.mean)[0, 0]
         log_ratio = other.half_log_det()[0] - self.half_log_det()[0]
         ratio = self._relative_factor(other)
         return 0.5 * (jnp.sum(ratio**2) + jnp.sum(shift**2) - self.dim) + log_ratio
 
     def _relative_factor(self, other: "AbstractGaussians") -> Float[Array, "..."]:
-        """L_other^-1 L of the first Gaussian of either, or its entries that are not zero."""
+        """L_other^-1 L of the first Gaussians of both, or only its nonzero entries."""
         return jax.scipy.linalg.solve_triangular(other.cholesky()[0], self.cholesky()[0], lower=True)
 
     # What follows is written once ---------------------------------------------------------------
 
     @property
     def factors(self) -> TriangularFactors | None:
-        """Dense triangular factors, for the forms of operations that are made for them; None without."""
+        """Dense triangular factors, which some kernels need; None for families without them."""
         return None
 
     def with_factors(self, factors: TriangularFactors) -> Self:
@@ -316,7 +316,7 @@ class AbstractGaussians(eqx.Module):
         count: Count | None = None,
         present: Bool[Array, " K"] | None = None,
     ) -> Float[Array, "N K"]:
-        """Log N(x; m, S) of every sample under every component; any number or -inf under absent ones."""
+        """Log N(x; m, S) of every sample under every component; undefined under absent components."""
         return log_densities.log_prob(self, x, count, present)
 
     def mixture_log_prob(
@@ -336,26 +336,26 @@ class AbstractGaussians(eqx.Module):
         return self.half_log_det() + 0.5 * self.dim * (1 + LOG_2PI)
 
     def where(self, mask: Bool[Array, " K"], other: Self) -> Self:
-        """Rows of self where ``mask`` holds, of ``other`` elsewhere."""
+        """The Gaussians of self where ``mask`` holds, of ``other`` elsewhere."""
         return jax.tree.map(lambda a, b: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b), self, other)
 
     def finite(self) -> Bool[Array, " K"]:
-        """Which rows hold only finite numbers and a positive scale."""
-        # Zero times a number is zero if that is finite, otherwise NaN: one sum tells it of all numbers.
+        """Which Gaussians have only finite parameters and a positive scale."""
+        # 0 * a is 0 for finite a and NaN otherwise, so one sum checks all entries.
         zeros = [jnp.sum(0 * a.reshape(a.shape[0], -1), axis=1) for a in jax.tree.leaves(self)]
         return jnp.isfinite(sum(zeros) + 0 * self.half_log_det())
 
     def rounding(self) -> Float[Array, " K"]:
         """How far rounding may move a sample, in standard deviations of the narrowest directions.
 
-        eps |L^-1 diag(|m| + s)| with s the coordinates' standard deviations: free of their scales.
+        eps |L^-1 diag(|m| + s)| with s the marginal standard deviations; invariant to rescaled coordinates.
         """
         return jnp.finfo(self.dtype).eps * self.narrowness()
 
     @abc.abstractmethod
     def narrowness(self) -> Float[Array, " K"]:
-        """|L^-1 diag(|m| + s)|."""
+        """|L^-1 diag(|m| + s)|, with s the marginal standard deviations: see `rounding`."""
 
-    def take(self, rows: Int[Array, " K2"]) -> Self:
-        """Some rows."""
-        return jax.tree.map(lambda a: a[rows], self)
+    def take(self, slots: Int[Array, " K2"]) -> Self:
+        """The Gaussians in these slots."""
+        return jax.tree.map(lambda a: a[slots], self)

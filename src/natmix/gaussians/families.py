@@ -16,7 +16,7 @@ FAMILIES: dict[str, type[AbstractGaussians]] = {
 
 
 def register(family: Family) -> Family:
-    """Make a family known by its `name`; also as a decorator of the class.
+    """Register a family under its `name`; usable as a class decorator.
 
     Raises:
         ValueError: another family has this name.

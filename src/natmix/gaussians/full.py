@@ -14,7 +14,7 @@ from natmix.kernels.gaussian_batch import TriangularFactors
 from natmix.kernels.linalg import einsum, symmetrise, triangular_inverse, upper_cholesky
 
 _HALVES = 96
-"""Dimensions from which half of a triangular factor's zeros are worth leaving out."""
+"""From this dimension on it pays to skip the upper right block of zeros of a triangular factor."""
 
 
 class FullGaussians(AbstractGaussians):

@@ -1,7 +1,7 @@
-"""The background log density that reused samples need: samples under the Gaussians of H generations.
+"""The background log density of samples that are reused: under the Gaussians of H generations.
 
-Forms: native, which leaves out Gaussians far below the log density that a sample was drawn with; and blocks
-of samples, with log densities under all Gaussians.
+Forms: native, which skips Gaussians whose density at a sample is negligible beside the one it was drawn with;
+and blocks of samples, with log densities under all Gaussians.
 """
 
 from typing import Literal
@@ -21,7 +21,7 @@ from natmix.kernels.plan import Plan, current
 Form = Literal["native", "blocks"]
 
 _BLOCKS = 16
-"""New samples meet the remembered Gaussians in so many blocks, because usually they are few."""
+"""New samples are handled in so many blocks, because usually only a few of them are real."""
 
 
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
@@ -41,7 +41,7 @@ def background_log_density(
 ) -> tuple[Float[Array, " N"], Float[Array, "N H"]]:
     """Log sum_g used_g N(x; g) over all Gaussians, and log sum_g counts_g N(x; g) over each generation.
 
-    The samples were drawn with log densities ``log_own``.
+    ``log_own`` are the log densities of the samples under the Gaussians that they were drawn from.
     """
     form = form or choose(current(), gaussians, x.shape[0])
     if form == "native":

@@ -1,8 +1,8 @@
-"""Numbers that all runs of a `jax.vmap` agree on, so that branches and loops stay what they are.
+"""Reductions over the batch of a `jax.vmap`, so that branches and loops stay branches and loops.
 
-Under `jax.vmap` a `jax.lax.cond` whose condition differs within the batch runs both branches for all, and a
-loop whose length differs copies what it carries in every round. If the batch agrees first the branch is taken
-if any of its elements wants it, and the loop runs as long as the longest; each then masks its own result.
+Under `jax.vmap` a `jax.lax.cond` whose condition differs within the batch executes both branches, and a loop
+whose length differs copies its carry in every round. With a condition reduced over the batch, the branch is
+executed if any element needs it, and the loop runs as long as the longest. Each element masks its own result.
 Outside of `jax.vmap` these functions return their argument.
 """
 
@@ -26,7 +26,7 @@ def _batch_any(size: int, batched: list[bool], flag: Bool[Array, "..."]) -> tupl
 
 @jax.custom_batching.custom_vmap
 def batch_max(number: Count) -> Count:
-    """The largest of the batch."""
+    """The largest number of the batch."""
     return number
 
 

@@ -1,10 +1,10 @@
 """Work on samples in blocks: bounded memory, and no time spent on padding.
 
-Arrays of samples have a fixed length N of which only the first ``count`` rows are real. The loops
-here stop after the block that holds the last real row; what they return beyond it is zero.
-Callers mask by ``count`` (or by validity) and never read those rows.
+Arrays of samples have a fixed length N, of which only the first ``count`` are real. The loops here stop after
+the block that holds the last real sample; the result is zero beyond it. Callers mask by ``count`` (or by
+validity) and never read those entries.
 
-The functions given are trees (`natmix.kernels.sharding`): the arrays they need are their leaves.
+The functions passed in are pytrees (`natmix.kernels.sharding`): the arrays they need are their leaves.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from natmix.kernels.plan import current, using
 _CPU_ELEMENTS = 2**19
 _ACCELERATOR_ELEMENTS = (2**25, 2**28)
 _BYTES_PER_ELEMENT = 256
-"""Of an accelerator's memory, for each element of a block: 2^28 elements on one with 64 GiB or more."""
+"""Bytes of an accelerator's memory per element of a block: 2^28 elements with 64 GiB or more."""
 
 
 def block_rows(elements_per_row: int) -> int:
@@ -31,9 +31,9 @@ def block_rows(elements_per_row: int) -> int:
 
 
 def skipping(rows: int, n: int, count: Count | int | None) -> int:
-    """On an accelerator blocks are large: about eight instead of one, to skip those that hold padding.
+    """The size of blocks where padding is skipped: on an accelerator about eight blocks instead of one.
 
-    Half a block or less is done at once: the host would have to wait for every turn of a loop.
+    Half a block or less stays one block, because every round of a loop on an accelerator costs a delay.
     """
     if count is None or current().on_cpu or n <= rows // 2:
         return rows
@@ -56,8 +56,8 @@ def map_blocks(
 ) -> PyTree:
     """Apply ``fn`` to blocks of ``rows`` samples; results have the samples first.
 
-    On several devices each has blocks of its own samples; with ``keep_blocks`` they are the blocks that one
-    device would have, and every sample is in one block alone.
+    On several devices each has blocks of its own samples. With ``keep_blocks`` they are the blocks that one
+    device would have, and they do not overlap.
     """
     n = _length(arrays)
     if current().mesh is not None:
@@ -76,7 +76,7 @@ def map_blocks(
     out = jax.tree.map(lambda a: jnp.zeros((n, *a.shape[1:]), a.dtype), out_type)
 
     def body(i: Count, out: PyTree) -> PyTree:
-        # The last block begins earlier rather than to end in padding: some rows are then done twice.
+        # The last block starts early instead of ending in padding: some samples are then done twice.
         start = jnp.minimum(i * rows, n - rows)
         result = fn(*_block(arrays, start, rows))
         return jax.tree.map(lambda o, r: jax.lax.dynamic_update_slice_in_dim(o, r, start, 0), out, result)
@@ -87,7 +87,7 @@ def map_blocks(
 def sum_blocks(
     fn: Callable[..., PyTree], arrays: tuple[PyTree, ...], rows: int, count: Count | int | None = None
 ) -> PyTree:
-    """The sum of ``fn`` over blocks of samples; ``fn`` must give zero for rows of zeros."""
+    """The sum of ``fn`` over blocks of samples; ``fn`` must give zero for samples that are all zero."""
     n = _length(arrays)
     if current().mesh is not None:
         return sharding.sum_samples(Partial(_own_blocks, sum_blocks, fn, rows), arrays, count)
@@ -97,7 +97,7 @@ def sum_blocks(
     out = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), out_type)
 
     def body(i: Count, out: PyTree) -> PyTree:
-        # The last block begins earlier rather than to end in padding, with zeros for what has been counted.
+        # The last block starts early instead of ending in padding, with zeros for samples counted already.
         start = jnp.minimum(i * rows, n - rows)
         block = _block(arrays, start, rows)
         if n % rows:
@@ -114,7 +114,7 @@ def fold_blocks(
     rows: int,
     count: Count | int | None = None,
 ) -> PyTree:
-    """``fn(carry, first sample, block)`` over blocks of ``rows`` samples; the last has what remains."""
+    """``fn(carry, first sample, block)`` over blocks of ``rows`` samples; the last block may be shorter."""
     n = _length(arrays)
     if n <= rows:
         return fn(start, 0, arrays)
@@ -141,34 +141,33 @@ def _own_blocks(
 
 def map_components(
     fn: Callable[..., PyTree],
-    rows: tuple[PyTree, ...],
+    slots: tuple[PyTree, ...],
     present: Bool[Array, " K"] | None = None,
     at_once: int | None = None,
 ) -> PyTree:
-    """Apply ``fn`` to the rows of components, ``at_once`` of those present at a time; zeros for the others.
+    """Apply ``fn`` to the slots of components, ``at_once`` of those present at a time; zeros for the others.
 
-    If nothing is said about presence, ``fn`` is given all rows together. On several devices each has its own
-    components.
+    Without ``present``, ``fn`` gets all slots together. On several devices each has its own components.
     """
     mesh = current().mesh
     if mesh is not None:
-        # Simulated devices do one after another, as they share the threads of one pool: LAPACK's routines for
-        # batches of matrices hold a thread while they wait for others, so that all would wait for ever.
+        # Simulated devices share one thread pool. LAPACK's batched routines hold a thread while they wait for
+        # others, which would deadlock: so components are done one at a time.
         if mesh.devices.flat[0].platform == "cpu":
-            present, at_once = jnp.ones(_length(rows), bool) if present is None else present, 1
-        return sharding.map_rows(Partial(_own_components, fn, at_once), rows, present)
+            present, at_once = jnp.ones(_length(slots), bool) if present is None else present, 1
+        return sharding.map_slots(Partial(_own_components, fn, at_once), slots, present)
     if present is None:
-        return fn(*rows)
+        return fn(*slots)
 
     def masked(o: Array) -> Array:
         return jnp.where(present.reshape(-1, *[1] * (o.ndim - 1)), o, jnp.zeros((), o.dtype))
 
     K = present.shape[0]
     if at_once is None or at_once >= K:
-        return jax.tree.map(masked, fn(*rows))
+        return jax.tree.map(masked, fn(*slots))
     front = jnp.argsort(~present, stable=True)
     count = jnp.sum(present, dtype=jnp.int32)
-    out = map_blocks(fn, jax.tree.map(lambda a: a[front], rows), at_once, count)
+    out = map_blocks(fn, jax.tree.map(lambda a: a[front], slots), at_once, count)
     back = jnp.argsort(front)
     return jax.tree.map(lambda o: masked(o[back]), out)
 
@@ -176,16 +175,16 @@ def map_components(
 def _own_components(
     fn: Callable[..., PyTree],
     at_once: int | None,
-    rows: tuple[PyTree, ...],
+    slots: tuple[PyTree, ...],
     present: Bool[Array, " K"] | None,
 ) -> PyTree:
-    return map_components(fn, rows, present, at_once)
+    return map_components(fn, slots, present, at_once)
 
 
 def components_at_once(elements: int, on_cpu: int) -> int:
     """How many components to handle at once when each needs ``elements`` temporaries.
 
-    Few on a CPU, so that absent ones cost nothing; on an accelerator as many as fit.
+    Few on a CPU, so that absent components cost nothing; as many as fit on an accelerator.
     """
     return on_cpu if current().on_cpu else max(1, _budget() // max(1, elements))
 
@@ -204,7 +203,7 @@ def _block(arrays: PyTree, start: Count | int, rows: int) -> PyTree:
 
 
 def _only(mask: Bool[Array, " B"], arrays: PyTree) -> PyTree:
-    """Zeros in the other rows."""
+    """The arrays with zeros where ``mask`` does not hold."""
     return jax.tree.map(
         lambda a: jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, jnp.zeros((), a.dtype)), arrays
     )

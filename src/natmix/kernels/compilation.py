@@ -1,4 +1,4 @@
-"""How the programs of a run are compiled: quickly."""
+"""Compilation with options that make it fast."""
 
 import contextlib
 import functools
@@ -17,8 +17,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1}
-"""With simple loops this halves the seconds a program takes to compile, and it runs as fast
-(benchmarks/speed/start_up.py). With other loops it would run several times slower."""
+"""With `_SIMPLE_LOOPS` this halves the time of compilation, and programs run as fast
+(benchmarks/speed/start_up.py). Without them programs would run several times slower."""
 _SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
     ("xla_cpu_use_fusion_emitters", False),  # jax 0.10
     ("xla_cpu_opt_preset", "CPU_OPT_PRESET_FAST_COMPILE"),  # later ones
@@ -27,14 +27,14 @@ _SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
 
 _ZERO = np.zeros((), np.float32)
 _itself = jax.jit(lambda x: x)
-"""Of a number that is known, a tracer within a program that is being traced."""
+"""Returns a tracer while a program is being traced, and an array otherwise."""
 
 
 class QuickJit(Generic[P, R]):
     """A function compiled for the device of its arrays, with the compiler's options for it.
 
-    It is traced for the plan in use, or else for that of the device which its arguments are on. Within a
-    program that is being traced it goes without options: they are the whole program's.
+    It is traced for the plan in use, or else for the device of its arguments. Inside another program that is
+    being traced it has no options of its own: those of the outer program apply.
     """
 
     def __init__(self, fn: Callable[P, R], jit: Callable[..., Any]) -> None:
@@ -87,7 +87,7 @@ def quick_array_jit(
 
 
 class Rest:
-    """What of a tree is no array: hashable, so that programs can be compiled for it, the same for equals."""
+    """The part of a tree that is not arrays. It is hashable, so it can be a static argument of a program."""
 
     def __init__(self, leaves: tuple[Any, ...], structure: Any) -> None:
         self._parts = leaves, structure
@@ -108,7 +108,7 @@ class Rest:
 
 
 def parted(tree: Any) -> tuple[tuple[Any, ...], Rest]:
-    """The arrays of a tree and its rest, once instead of at every call, as `quick_jit` does it."""
+    """The arrays of a tree and its `Rest`. `quick_jit` separates them at every call, this does it once."""
     leaves, structure = jax.tree.flatten(tree)
     arrays = tuple(leaf if eqx.is_array(leaf) else None for leaf in leaves)
     return arrays, Rest(tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves), structure)
@@ -116,7 +116,7 @@ def parted(tree: Any) -> tuple[tuple[Any, ...], Rest]:
 
 @functools.cache
 def compiler_options(platform: str) -> dict[str, Any]:
-    """The options for quick compilation, if this version of the compiler can be asked for simple loops."""
+    """The options for fast compilation; none if this version of XLA does not know them."""
     if platform == "cpu":
         for name, value in _SIMPLE_LOOPS:
             if _known(name, value):
@@ -126,7 +126,7 @@ def compiler_options(platform: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without Python's garbage collector: tracing makes many objects, and it would look through them all."""
+    """Pause Python's garbage collector: tracing makes many objects, and it would scan them all."""
     if not gc.isenabled():
         yield
         return
@@ -139,7 +139,7 @@ def collector_paused() -> Iterator[None]:
 
 @contextlib.contextmanager
 def callbacks_quiet() -> Iterator[None]:
-    """Without jax's log of what a callback raised: the error itself says it."""
+    """Silence jax's log of errors in callbacks: they are raised anyway."""
     logger = logging.getLogger("jax._src.callback")
     logger.addFilter(_says_something_else)
     try:

@@ -1,4 +1,4 @@
-"""The coordinates in which samples meet Gaussians, for log densities, scores and Stein's sums.
+"""The coordinates in which log densities, scores and Stein's sums are computed.
 
 Four forms give the same numbers:
 
@@ -9,15 +9,15 @@ Four forms give the same numbers:
                 The difference cancels, so it is formed in float64.
     quadratic   log N(x; m, S) is linear in the products x_i x_j, so that everything is a few large matrix
                 products without an array of K N D entries. The products cancel, so they are formed in
-                float64, which costs little beside the memory saved. Samples come last, so that loops run
-                along them, and numbers are widened once, before they are multiplied with each other: barriers
-                keep the compiler from doing it anew for every product, and from having a matrix product write
-                its result transposed, which takes longer than to transpose it. The fastest on a CPU.
+                float64, which costs little beside the memory saved. Samples are the last axis, so that loops
+                run along them. Numbers are converted to float64 once, before the products: barriers keep the
+                compiler from converting them for every product, and from writing a matrix product transposed,
+                which is slower than transposing it afterwards. The fastest on a CPU.
     circular    the same for accelerators. With z = (x, 1) a log density is z^T Q z. Half of Q's entries are
                 enough: the pairs (i, i + s) for shifts s of up to half the length, coordinates counted in a
-                circle. Their products are z times z shifted, in which no index has to be looked up. Samples
-                come last, so that threads side by side read numbers side by side: barriers and a constraint
-                keep the compiler from reading them as they lay before or shall lie after.
+                circle. Their products are z times z shifted, which needs no table of indices. Samples are the
+                last axis, so that neighbouring threads read neighbouring numbers: barriers and a constraint
+                keep the compiler from choosing another layout.
 """
 
 from typing import Literal
@@ -43,7 +43,7 @@ barrier = jax.lax.optimization_barrier
 
 
 def choose_coordinates(plan: Plan, gaussians: GaussianBatch) -> Coordinates:
-    """Products of coordinates need float64 that is fast, and dense factors."""
+    """Products of coordinates need fast float64 and dense factors."""
     if gaussians.factors is None or not plan.fast_float64:
         return "whitened"
     if plan.on_cpu:
@@ -88,7 +88,7 @@ def upper_pairs(dim: int) -> tuple[Int[Array, " F"], Int[Array, " F"]]:
 
 
 def circular_pairs(dim: int) -> tuple[Int[Array, " F"], Int[Array, " F"], Int[Array, " DE"]]:
-    """The pairs that stand for Q, and where they hold the entries of its first D rows."""
+    """The pairs that represent Q, and at which of them the entries of its first D rows are."""
     E = dim + 1
     shifts, rows = np.divmod(np.arange((E // 2 + 1) * E), E)
     cols = (rows + shifts) % E

@@ -1,4 +1,4 @@
-"""Double precision inside a program of single precision, whatever `jax_enable_x64` says."""
+"""Double precision inside a single-precision program, independent of `jax_enable_x64`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,12 @@ from jaxtyping import Array
 
 
 def in_double(fn: Callable[..., Array]) -> Callable[..., Array]:
-    """``fn`` of arrays, floats among them in float64 and so all within; the result has the first one's type.
+    """``fn`` computed in float64; the result has the type of the first array.
 
-    Arrays that ``fn`` needs must be arguments, not constants inside it, which `jax.vmap` could not batch.
-    `jax.vmap` rewrites the insides of loops and branches when the switch for double precision is off
-    again, which would lose it; so the batched function is built here, with the switch on. Forward
-    and reverse differentiation need a rule around it (`jax.custom_jvp`).
+    Arrays that ``fn`` needs must be arguments: `jax.vmap` could not batch constants inside it. `jax.vmap`
+    rewrites loops and branches after double precision is switched off again, which would lose it. Therefore
+    the batched function is built here, with double precision on. Differentiation needs a rule around it
+    (`jax.custom_jvp`).
     """
 
     def computed(*arrays: Array) -> Array:

@@ -3,9 +3,9 @@
 Forms:
 
     native      by natmix's compiled kernels, in one pass over the log densities.
-    blocks      for some samples at a time: a CPU spends more time on bringing arrays of N x K numbers into
-                memory than on computing them, so the weights q(x|o) / z(x) are formed wherever a sum asks.
-    whole       all samples are one block, and the compiler sees that the weights are the same.
+    blocks      for some samples at a time. On a CPU it takes longer to write N x K numbers to memory than to
+                compute them, so the weights q(x|o) / z(x) are recomputed for every sum.
+    whole       all samples are one block, and the compiler shares the weights between the sums.
 """
 
 from typing import Literal
@@ -27,7 +27,7 @@ Form = Literal["native", "blocks", "whole"]
 
 
 def choose(plan: Plan) -> Form:
-    """By the device alone: the kernels are faster for every size."""
+    """By the device alone: the native kernels are faster for every size."""
     if plan.native:
         return "native"
     return "blocks" if plan.on_cpu and plan.mesh is None else "whole"
@@ -39,7 +39,7 @@ def log_sums(
     count: Count | None = None,
     form: Form | None = None,
 ) -> Float[Array, " N"]:
-    """Log sum_k exp(log_components + log_weights) of each sample; any number beyond ``count``."""
+    """Log sum_k exp(log_components + log_weights) of each sample; undefined beyond ``count``."""
     form = form or choose(current())
     if form == "native":
         return native.weighted_logsumexp(log_components, log_weights, count)
@@ -94,7 +94,7 @@ def sample_sums(
     factors: Float[Array, " K"],
     form: Form | None = None,
 ) -> Float[Array, " N"]:
-    """sum_k w factors_k with w relative to the largest; any number beyond the real samples."""
+    """sum_k w factors_k with w relative to the largest; undefined beyond the real samples."""
     form = form or choose(current())
     if form == "native":
         background, valid = batch.log_background, batch.valid

@@ -1,7 +1,7 @@
-"""Search on a line for the point where a condition begins to hold.
+"""Search on a line for the point from which on a condition holds.
 
-Forms: halving, one point per problem in every round, for a CPU; and sections, many points in few rounds, for
-an accelerator, where one kernel costs the same for 127 points as for one.
+Forms: halving (bisection), one point per problem in every round, for a CPU; and sections, many points in few
+rounds, for an accelerator, where 127 points cost as much as one.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from natmix.kernels.plan import Plan, current
 
 _HALVINGS_PER_ROUND = (7, 11)
 _NUMBERS_PER_ROUND = 2**22
-"""Of sections: 127 points, and up to 2047 if each of them is little work."""
+"""Sections have 127 points, and up to 2047 if each point is little work."""
 
 Form = Literal["halving", "sections"]
 
@@ -37,8 +37,8 @@ def first_inside(
     """The smallest t in (low, high] with ``inside(t)``, to within (high - low) / 2^halvings, from above.
 
     ``inside`` is False up to some t and True from there on; it gets several t for each problem at
-    once. ``high`` itself is not tried: it is the answer if nothing below is inside. ``work`` says how many
-    numbers one t for each problem takes.
+    once. ``high`` itself is not tried: it is the answer if no smaller t is inside. ``work`` is the number of
+    array entries that one t for each problem needs.
     """
     if (form or choose(current())) == "halving":
         return jax.lax.fori_loop(0, halvings, lambda _, b: _narrowed(inside, b[0], b[1], 2), (low, high))[1]
@@ -55,7 +55,7 @@ def _narrowed(
     high: Float[Array, "*K"],
     sections: int,
 ) -> tuple[Float[Array, "*K"], Float[Array, "*K"]]:
-    """The section, one of equal ones, in which ``inside`` begins to hold."""
+    """Divide the interval into equal sections and return the one in which ``inside`` becomes True."""
     width = (high - low) / sections
     steps = jnp.arange(1, sections, dtype=low.dtype).reshape(-1, *[1] * low.ndim)
     holds = inside(low + steps * width)

@@ -1,7 +1,7 @@
-"""Products and triangular factors in full precision.
+"""Matrix products and triangular factors in full precision.
 
-JAX multiplies float32 matrices in TF32 on recent GPUs unless told otherwise; densities and
-factorisations cannot afford that, so every product of the library goes through here.
+By default JAX multiplies float32 matrices in TF32 on recent GPUs. That is too inaccurate for densities and
+factorisations, so every matrix product of the library uses `einsum` from here.
 """
 
 import functools
@@ -23,8 +23,7 @@ def triangular_inverse(L: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
 def upper_cholesky(P: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
     """The upper triangular U with P = U U^T (NaN where P is not positive definite).
 
-    Its transpose is the lower factor of P^-1's inverse factor: with S = P^-1 the lower Cholesky
-    factor of S is U^-T, so no inverse of P is ever formed.
+    With S = P^-1 the lower Cholesky factor of S is U^-T, so the inverse of P is never formed.
     """
     flipped = jnp.linalg.cholesky(P[..., ::-1, ::-1])
     return flipped[..., ::-1, ::-1]

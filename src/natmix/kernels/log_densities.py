@@ -1,7 +1,7 @@
 """Log densities of N samples under K Gaussians and under their mixture.
 
-Forms: those of `natmix.kernels.coordinates`, and native, which keeps some samples in the processor's
-registers and needs no array beside its result. Derivatives of the native form are those of XLA's forms.
+Forms: those of `natmix.kernels.coordinates`, computed by XLA; and native, which keeps some samples in the
+processor's registers and needs no temporary array. The native form is differentiated by XLA's forms.
 """
 
 import functools
@@ -36,16 +36,16 @@ from natmix.kernels.plan import Plan, current
 Form = Literal["native"] | Coordinates
 
 MANY_SAMPLES = 64
-"""From this number on samples meet Gaussians in native kernels: for fewer a call costs more than it saves."""
+"""Native kernels are used from this number of samples on: for fewer a call costs more than it saves."""
 
 
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
-    """The native kernels if they apply, otherwise the coordinates that suit the device."""
+    """Native kernels if they apply, otherwise the coordinates that are fastest on the device."""
     return "native" if native_applies(plan, gaussians, samples) else choose_coordinates(plan, gaussians)
 
 
 def native_applies(plan: Plan, gaussians: GaussianBatch, samples: int) -> bool:
-    """Whether native kernels for samples and Gaussians apply: they are written for dense factors."""
+    """Whether native kernels apply: they need dense factors and enough samples."""
     return plan.native and gaussians.factors is not None and samples >= MANY_SAMPLES
 
 
@@ -56,7 +56,7 @@ def log_prob(
     present: Bool[Array, " K"] | None = None,
     form: Form | None = None,
 ) -> Float[Array, "N K"]:
-    """Log N(x; m, S) of every sample under every component; any number or -inf under absent ones."""
+    """Log N(x; m, S) of every sample under every component; undefined under absent components."""
     form = form or choose(current(), gaussians, x.shape[0])
     if form == "native":
         return _native_log_prob(gaussians, x, count, present)
@@ -77,11 +77,12 @@ def relevant_log_prob(
 ) -> Float[Array, "N K"]:
     """`log_prob`, or -inf where that is negligible in an iteration at working precision.
 
-    That is where it is far below the background z, which weights are relative to, and far below the
-    mixture's density: q(o') q(x|o') is a lower bound of the latter for any component o', and n(o')/n q(x|o')
-    of the former. What weights multiply is taken to differ by less than 1e12 (1e21 in float64). A component
-    whose samples all lack a usable target is left without weights, where otherwise samples far away would
-    have them. Only the native form leaves anything out. It has no derivative.
+    A density is negligible if it is far below both the background z, by which importance weights divide, and
+    the mixture's density. For any component o', n(o')/n q(x|o') is a lower bound of the former and
+    q(o') q(x|o') of the latter. The weighted quantities are assumed to differ by less than 1e12 (1e21 in
+    float64). One consequence: a component none of whose own samples has a usable target is left without
+    weights, although distant samples would have tiny ones. Only the native form leaves anything out. There is
+    no derivative.
 
     Args:
         gaussians: the components.
@@ -110,10 +111,10 @@ def reordered(
     count: Count,
     present: Bool[Array, " K"],
 ) -> Float[Array, "N K"]:
-    """Log densities of old and new samples in a new order, in which the samples are x."""
+    """Log densities of old and new samples, reordered like the samples x."""
     if current().mesh is None:
         return jnp.concatenate(log_densities)[order]
-    # Each device computes those of its samples, rather than to send N x K numbers around.
+    # Each device recomputes those of its own samples instead of sending N x K numbers around.
     return log_prob(gaussians, x, count, present)
 
 
@@ -268,7 +269,8 @@ def _circular_in_double(x: Array, mean: Array, W: Array, half_log_det: Array, *p
     offset = -0.5 * einsum("ki,ki->k", Pm, mean) - half_log_det - 0.5 * x.shape[1] * LOG_2PI
     rows, cols, _ = pairs
     E = x.shape[1] + 1
-    once = (rows == cols) | (2 * ((cols - rows) % E) == E)  # half a circle apart: both ways round are there
+    # Of coordinates half a circle apart both orders of the pair occur.
+    once = (rows == cols) | (2 * ((cols - rows) % E) == E)
     Q = quadratic_matrices(P, Pm, offset)[:, rows, cols] * jnp.where(once, 1.0, 2.0)
     z = with_one(x)
     products = (_shifted(z) * z).reshape(len(rows), -1)
@@ -276,8 +278,8 @@ def _circular_in_double(x: Array, mean: Array, W: Array, half_log_det: Array, *p
 
 
 def _shifted(z: Float[Array, "E B"]) -> Float[Array, "S E B"]:
-    """Z with its coordinates moved on by 0 to E // 2."""
-    # Rows of E + 1 begin one place further on each time when they are cut from z over and over.
+    """Z with its coordinates shifted cyclically by 0 to E // 2."""
+    # Repeated copies of z, cut into pieces of length E + 1: each piece starts one coordinate later.
     E = z.shape[0]
     S = E // 2 + 1
     over_and_over = jnp.tile(z, (-(-S * (E + 1) // E), 1))

@@ -3,15 +3,15 @@
 Forms of standard normal numbers, which are those of `jax.random.normal`:
 
     one_pass    for float32 on a CPU. There JAX runs its generator (Threefry-2x32 of Salmon et al., 2011) in a
-                loop over rounds, a few passes over memory each. Here all rounds are one expression, which the
-                compiler turns into one pass.
+                loop over rounds, with a few passes over memory each. Here all rounds are one expression,
+                which compiles to one pass.
     jax         `jax.random.normal` itself, for other devices, types and generators.
 
 Forms of samples of components:
 
-    native      only as many numbers as there are samples are drawn.
-    blocks      some components at a time, absent ones not at all.
-    whole       all components, on several devices: each draws for its own.
+    native      draws only as many numbers as the samples need.
+    blocks      some components at a time; absent ones are skipped.
+    whole       all components at once, on several devices: each draws for its own components.
 """
 
 import math
@@ -34,18 +34,18 @@ NormalForm = Literal["one_pass", "jax"]
 DrawForm = Literal["native", "blocks", "whole"]
 
 _ELEMENTS = 2**15
-"""Numbers to draw at once on a CPU: enough to keep it busy, few enough that absent components cost little."""
+"""Numbers drawn at once on a CPU: enough to keep it busy, few enough to skip absent components."""
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
 def choose_normals(plan: Plan, keys: Key[Array, " B"], dtype: np.dtype) -> NormalForm:
-    """One pass where the generator is known here and memory is what takes the time."""
+    """One pass on a CPU if the generator is Threefry and the type float32."""
     return "one_pass" if plan.on_cpu and _known(keys, dtype) else "jax"
 
 
 def choose_draws(plan: Plan, keys: Key[Array, " B"], gaussians: GaussianBatch) -> DrawForm:
-    """The native kernel knows one generator, and dense factors in float32."""
+    """The native kernel implements Threefry, for dense factors in float32."""
     if plan.native and gaussians.factors is not None and _known(keys, gaussians.dtype):
         return "native"
     return "blocks" if plan.mesh is None else "whole"
@@ -69,9 +69,9 @@ def component_draws(
     most: int,
     form: DrawForm | None = None,
 ) -> tuple[Float[Array, "N D"], Int[Array, " N"]]:
-    """``number`` samples of each component, at most ``most``, one component after the other; their slots.
+    """``number`` samples of each component, at most ``most``, in the order of the components; their slots.
 
-    What follows the last sample means nothing.
+    The result is undefined after the last sample.
     """
     form = form or choose_draws(current(), keys, gaussians)
     K, D = gaussians.capacity, gaussians.dim
@@ -96,7 +96,7 @@ def _draws(
 
 
 def _known(keys: Key[Array, " B"], dtype: np.dtype) -> bool:
-    """Whether these keys are of the generator that is known here, and numbers in float32 are asked for."""
+    """Whether the keys belong to the generator implemented here, and the type is float32."""
     by_number = getattr(jax.config, "jax_threefry_partitionable", False)
     return dtype == np.float32 and by_number and str(jax.random.key_impl(keys)) == "threefry2x32"
 

@@ -1,10 +1,10 @@
-"""What the numeric operations may use: the one place that asks for the device.
+"""What the kernels may use: the only file that inspects the device.
 
 A `Plan` is made once, from the device that the arrays are on, and handed down while a program is traced.
 Every operation in this package picks its form from the plan and the sizes of its arrays.
 
-The plan in use is part of the key of JAX's caches: a function that was traced for one plan is traced anew for
-another.
+The plan in use is part of the key of JAX's caches: a function that was traced for one plan is traced again
+for another.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ vector instructions that they use: plain, wide or widest."""
 _VALUES = ("0", "1", "plain", "wide", "widest")
 
 _FAST_CAPABILITIES = ("6.0", "7.0", "8.0", "9.0", "10.0", "gfx908", "gfx90a", "gfx94", "gfx95")
-"""How those of GPUs for data centres begin. Others multiply float64 at a 16th of float32's rate or less."""
+"""Prefixes for data-centre GPUs. On others float64 has at most a 16th of the rate of float32."""
 
 _context = jax.make_user_context(None)
 
@@ -39,7 +39,7 @@ class Plan:
     Attributes:
         platform: of the device, as JAX calls it: ``"cpu"``, ``"gpu"``, ``"tpu"``.
         native_kernels: whether natmix's compiled kernels are there and not turned off. They run on CPUs.
-        fast_float64: whether float64 is multiplied at no less than half the rate of float32.
+        fast_float64: whether products in float64 have at least half the rate of float32.
         memory: bytes of an accelerator's memory, 0 where JAX does not say.
         cores: that this process may use on the host.
         mesh: several devices that components and samples are divided among, or None.
@@ -69,12 +69,12 @@ class Plan:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the host itself does the work."""
+        """Whether the arrays are on the CPU."""
         return self.platform == "cpu"
 
     @property
     def native(self) -> bool:
-        """Whether to call native kernels: they do what one device does."""
+        """Whether to call native kernels, which work on one device."""
         return self.native_kernels and self.mesh is None
 
     def on(self, mesh: Mesh | None) -> "Plan":
@@ -84,15 +84,15 @@ class Plan:
         return self.alone() if mesh is None else Plan.detect(mesh=mesh)
 
     def alone(self) -> "Plan":
-        """For what one device does by itself."""
+        """The plan for what one device does by itself."""
         return self if self.mesh is None else dataclasses.replace(self, mesh=None)
 
     def without_native(self) -> "Plan":
-        """With XLA's forms alone."""
+        """The plan with XLA's forms only."""
         return dataclasses.replace(self, native_kernels=False)
 
     def by_memory(self, bytes_each: int, fewest: int, most: int) -> int:
-        """How many there may be at once on an accelerator when each is given so much of its memory."""
+        """How many items of so many bytes fit into an accelerator's memory, from ``fewest`` to ``most``."""
         return min(max(self.memory // bytes_each, fewest), most)
 
 
@@ -114,7 +114,7 @@ def using(plan: Plan) -> Iterator[None]:
 
 
 def usable_cores() -> int:
-    """Those this process may use, or as many as XLA is told to (``NPROC``)."""
+    """Cores that this process may use, or the number that XLA is told to use (``NPROC``)."""
     told = os.environ.get("NPROC", "")
     if told.isdecimal():
         return int(told)
@@ -145,7 +145,7 @@ def _abilities(device: jax.Device) -> tuple[str, bool, int]:
 
 
 def _device_of(tree: PyTree) -> jax.Device | None:
-    """Where a program with these arguments runs: arrays that were put on a device decide over others."""
+    """The device on which a program with these arguments runs; committed arrays take precedence."""
     known = [a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array)]
     known = [a for a in known if not isinstance(a, jax.core.Tracer)]
     if not known:

@@ -1,9 +1,9 @@
-"""Sums over those blocks of samples that matter to a component: the sparse forms of scores and Stein's sums.
+"""Sums over the blocks of samples relevant to a component: the sparse forms of scores and Stein's sums.
 
-In many dimensions most samples lie where most components have no density to speak of. A pair of a sample and
-a component whose weight is `NEGLIGIBLE` roundings of the largest is negligible at working precision, and
-products with D x D matrices are expensive: those pairs are left out. The loops here go over what remains and
-take as long as that asks for; if every pair matters they do the same work as the dense sums.
+In many dimensions most samples have a negligible density under most components, and products with D x D
+matrices are expensive. A pair of a sample and a component is negligible at working precision, and skipped,
+if its weight is at most `NEGLIGIBLE` times the machine epsilon times the largest weight. The loops here take
+time in proportion to the relevant blocks; if all are relevant the work is that of the dense sums.
 """
 
 from collections.abc import Callable
@@ -24,18 +24,18 @@ from natmix.kernels.plan import Plan
 NEGLIGIBLE = 1e-5
 
 _BLOCK = 128
-"""Samples in a block, the unit of what matters: samples of one component mostly lie side by side."""
+"""Samples in a block, which is relevant or not as a whole: a component's samples are mostly consecutive."""
 
 _FEW_COMPONENTS = 8
 _NOT_FEW_DIMENSIONS = 16
-"""On a CPU, few components in some dimensions are less work one by one than products of coordinates are."""
+"""On a CPU, sparse sums are faster with at most so many components in at least so many dimensions."""
 
 _ACCELERATOR_PAIRS = 2**34
-"""Multiplications of a dense sum below which an accelerator does it sooner than it finds what matters."""
+"""Multiplications of the dense sum up to which an accelerator does it faster than the sparse one."""
 
 
 def sparse_pays(plan: Plan, gaussians: GaussianBatch, samples: int) -> bool:
-    """Whether to leave out pairs that do not matter: when products with D x D matrices are the work."""
+    """Whether skipping negligible pairs pays: if products with D x D matrices are most of the work."""
     K, D = gaussians.capacity, gaussians.dim
     if gaussians.factors is None or K == 1 or plan.mesh is not None:
         return False
@@ -46,18 +46,18 @@ def sparse_pays(plan: Plan, gaussians: GaussianBatch, samples: int) -> bool:
 
 
 class RelevantBlocks(eqx.Module):
-    """The blocks of samples that matter to each component."""
+    """The blocks of samples that are relevant to each component."""
 
     weights: Float[Array, "K N"]
-    """Zero for pairs that do not matter."""
+    """Zero for negligible pairs."""
     ranks: Int[Array, "K B"]
-    """How many blocks up to this one matter."""
+    """How many blocks up to this one are relevant."""
 
     @classmethod
     def of(
         cls, weights: Float[Array, "N K"], largest: Float[Array, " K"] | float, count: Count | None
     ) -> "RelevantBlocks":
-        """Those with more than a negligible share of ``largest``, and those that are not numbers."""
+        """The blocks with a weight that is NaN or not negligible beside ``largest``."""
         limit = NEGLIGIBLE * jnp.finfo(weights.dtype).eps * jnp.asarray(largest, weights.dtype)
         matters = ~(jnp.abs(weights) <= limit)
         if count is not None:
@@ -69,13 +69,13 @@ class RelevantBlocks(eqx.Module):
 
     @property
     def counts(self) -> Int[Array, " K"]:
-        """How many blocks matter to each component."""
+        """How many blocks are relevant to each component."""
         return self.ranks[:, -1]
 
     def block(self, i: Count) -> tuple[Int[Array, " K"], Float[Array, "K C"]]:
-        """The first sample of each component's block number i, and weights; zero if it has fewer blocks.
+        """The first sample of each component's block number i, and its weights; zeros if it has fewer blocks.
 
-        The last block begins earlier than it should rather than to end beyond the last sample.
+        The last block starts early instead of ending beyond the last sample.
         """
         N = self.weights.shape[1]
         size = min(_BLOCK, N)

@@ -1,11 +1,11 @@
-"""Rows put in order, and written one after another into a buffer whose end is followed by its beginning.
+"""Selecting rows of arrays, and writing them one after another into a ring buffer.
 
 Forms of writing:
 
     native      by a compiled kernel, in place.
     slices      two slices, for a CPU without native kernels, as XLA's scatter is slow there.
-    scatter     on accelerators, and on several devices: each looks for the rows that belong to its part; and
-                where there are more rows than slots.
+    scatter     on accelerators; on several devices, where each picks the rows for its own slots; and where
+                there are more rows than slots.
 """
 
 from typing import Literal
@@ -25,7 +25,7 @@ CountForm = Literal["native", "scatter"]
 
 
 def choose(plan: Plan, slots: int, rows: int) -> Form:
-    """How to write up to so many rows."""
+    """How to write up to ``rows`` rows into so many slots."""
     if plan.native:
         return "native"
     return "slices" if plan.on_cpu and plan.mesh is None and rows <= slots else "scatter"
@@ -38,7 +38,7 @@ def put_chosen(
     start: Count,
     form: Form | None = None,
 ) -> tuple[Array, ...]:
-    """The rows where ``chosen`` holds in slots start, start + 1, ... of each store; if too many, the last."""
+    """Write the ``chosen`` rows to slots start, start + 1, ... of each store; if too many, only the last."""
     S, N = stores[0].shape[0], chosen.shape[0]
     form = form or choose(current(), S, N)
     if form == "native":
@@ -49,14 +49,14 @@ def put_chosen(
         return tuple(put_circular(s, r, start, count) for s, r in zip(stores, rows, strict=True))
     chosen = everywhere(chosen)
     number = jnp.cumsum(chosen) - 1
-    nowhere = S + jnp.arange(N)  # one for each: then every write has a slot of its own
+    nowhere = S + jnp.arange(N)  # out of range and all different, so that indices are unique
     slot = jnp.where(chosen & (number >= count - S), (start + number) % S, nowhere)
     pairs = zip(stores, everywhere(rows), strict=True)
     return tuple(s.at[slot].set(r, mode="drop", unique_indices=True) for s, r in pairs)
 
 
 def put_circular(store: Array, rows: Array, start: Count, count: Count) -> Array:
-    """The first ``count`` of ``rows``, which are no more than the slots, in slots start, start + 1, ..."""
+    """Write the first ``count`` of ``rows``, of which there are at most S, to slots start, start + 1, ..."""
     S, N = store.shape[0], rows.shape[0]
     first = jnp.minimum(start, S - N)
     store = _put(store, rows, first, jnp.arange(N) - (start - first), count)
@@ -64,7 +64,7 @@ def put_circular(store: Array, rows: Array, start: Count, count: Count) -> Array
 
 
 def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], count: Count) -> Array:
-    """Row ``number[i]``, if there is one, in slot first + i."""
+    """Write row ``number[i]``, if it is one of the first ``count``, to slot first + i."""
     N = rows.shape[0]
     wanted = ((number >= 0) & (number < count)).reshape(-1, *[1] * (rows.ndim - 1))
     present = jax.lax.dynamic_slice_in_dim(store, first, N, 0)
@@ -75,7 +75,7 @@ def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], coun
 def leading(number: Int[Array, " K"], most: int) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
     """The first ``number`` of the ``most`` places of each row, one row after the other: rows and places.
 
-    Places are counted through all rows; what follows the last one means nothing.
+    Places are counted through all rows; the result is undefined after the last one.
     """
     K = number.shape[0]
     ends = jnp.cumsum(number)
@@ -86,13 +86,13 @@ def leading(number: Int[Array, " K"], most: int) -> tuple[Int[Array, " N"], Int[
 
 
 def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
-    """Rows where ``mask`` holds first, in their order; what follows means nothing."""
+    """The arrays with the rows where ``mask`` holds first, in their order; undefined after them."""
     order, arrays = front(mask), everywhere(arrays)
     return tuple(a[order] for a in arrays)
 
 
 def front(mask: Bool[Array, " N"], form: FrontForm | None = None) -> Int[Array, " N"]:
-    """The rows where ``mask`` holds, in their order; what follows means nothing."""
+    """The indices where ``mask`` holds, in their order; undefined after them."""
     if (form or ("native" if current().native else "search")) == "native":
         return native.nonzero(mask)
     n = mask.shape[0]
@@ -106,12 +106,12 @@ def count_rows(
     K: int,
     form: CountForm | None = None,
 ) -> Int[Array, " K"]:
-    """How often each row occurs where ``mask`` holds."""
+    """How often each number from 0 to K - 1 occurs in ``row`` where ``mask`` holds."""
     if (form or ("native" if current().native else "scatter")) == "native":
         return native.masked_bincount(row, mask, K)
     return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
 
 
 def _method() -> str:
-    # As a loop every halving is several kernels of its own on an accelerator; unrolled, they are one.
+    # On an accelerator a loop has several kernels per halving; unrolled, all halvings are one kernel.
     return "scan" if current().on_cpu else "scan_unrolled"

@@ -1,4 +1,4 @@
-"""What the numeric operations need to know of an iteration's samples: `natmix.modules.records.Batch`."""
+"""What the kernels need of an iteration's samples, which are a `natmix.modules.records.Batch`."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ from natmix.array_types import Count
 
 
 class Weighting(Protocol):
-    """What the weights of samples follow from: an iteration's samples, or `Background`."""
+    """What importance weights depend on: part of an iteration's samples, or a `Background`."""
 
     @property
     def log_background(self) -> Float[Array, " N"]:
@@ -25,7 +25,7 @@ class Weighting(Protocol):
 
 
 class Background(eqx.Module):
-    """A `Weighting` by itself."""
+    """A `Weighting` without the samples."""
 
     log_background: Float[Array, " N"]
     valid: Bool[Array, " N"]
@@ -33,7 +33,7 @@ class Background(eqx.Module):
 
 
 class SampleArrays(Protocol):
-    """An iteration's samples with what is known about them; the first ``count`` are real."""
+    """An iteration's samples; the first ``count`` are real."""
 
     @property
     def x(self) -> Float[Array, "N D"]: ...
@@ -48,7 +48,7 @@ class SampleArrays(Protocol):
 
     @property
     def log_components(self) -> Float[Array, "N K"]:
-        """Log q(x|o), -inf where it is negligible."""
+        """Log q(x|o), -inf where negligible at working precision."""
 
     @property
     def source(self) -> Int[Array, " N"]:
@@ -67,4 +67,4 @@ class SampleArrays(Protocol):
 
     @property
     def own(self) -> Int[Array, "K n"] | None:
-        """The samples that each component drew in this iteration, -1 for none; None if there is no table."""
+        """Indices of the samples that each component drew in this iteration, padded with -1; may be None."""

@@ -1,7 +1,7 @@
-"""For each component the samples that matter to it, wherever they lie.
+"""The samples that are relevant to each component, as bits.
 
-Each pair of a sample and a component is a bit, and bits are counted up to each word: the samples of one
-component are then found by their number, some at a time, without a pass over all samples for each component.
+Each pair of a sample and a component is a bit. The bits are counted up to each word, so that the samples of a
+component are found by their rank, some at a time, without a pass over all samples.
 """
 
 from collections.abc import Callable
@@ -17,35 +17,35 @@ from natmix.kernels.batching import batch_max
 BITS = 32
 
 
-class Chosen(eqx.Module):
-    """Some samples for each of K components."""
+class SampleBitset(eqx.Module):
+    """A set of samples for each of K components."""
 
     words: UInt[Array, "K W"]
     """Bit i of word j belongs to sample 32 j + i."""
     ranks: Int[Array, "K W"]
-    """How many samples are chosen up to the end of this word."""
+    """How many samples are in the set up to the end of this word."""
 
     @classmethod
-    def of(cls, words: UInt[Array, "W K"]) -> "Chosen":
-        """Those whose bits are set."""
+    def of(cls, words: UInt[Array, "W K"]) -> "SampleBitset":
+        """The sets given by the bits of these words."""
         words = words.T
         return cls(words, jnp.cumsum(_ones(words), axis=1, dtype=jnp.int32))
 
     @property
     def counts(self) -> Int[Array, " K"]:
-        """How many samples each component has."""
+        """How many samples the set of each component has."""
         return self.ranks[:, -1]
 
     def samples(self, numbers: Int[Array, " C"]) -> Int[Array, "K C"]:
-        """The samples with these numbers among those of each component; any where there are none."""
+        """The samples of these ranks in each component's set; undefined where it has fewer."""
         return jax.vmap(_samples, (0, 0, None))(self.words, self.ranks, numbers)
 
     def fold(
         self, step: Callable[[PyTree, Array, Array], PyTree], start: PyTree, rows: tuple[int, ...]
     ) -> PyTree:
-        """``step(carry, samples, whether they exist)`` over blocks of all, the largest sizes first.
+        """``step(carry, samples, whether they exist)`` over blocks of the sets, the largest blocks first.
 
-        Each size divides the one before: what remains of a component is left to the smaller blocks.
+        Each size divides the one before; smaller blocks take what larger ones leave.
         """
         longest = batch_max(jnp.max(self.counts))
         first, carry = jnp.zeros_like(longest), start
@@ -57,7 +57,7 @@ class Chosen(eqx.Module):
                 numbers = first + i * size + jnp.arange(size, dtype=jnp.int32)
                 return self.samples(numbers), numbers < self.counts[:, None]
 
-            # Found one turn ahead: else every array that is taken from looks for its samples again.
+            # Found one round ahead: otherwise the search is repeated for every array that is indexed.
             def body(i: Count, carry: PyTree, samples: Callable[..., PyTree] = samples) -> PyTree:
                 return step(carry[0], *carry[1]), samples(i + 1)
 
@@ -82,7 +82,7 @@ def _samples(
     word = words[index]
     rank = numbers - (ranks[index] - _ones(word))
     bit = jnp.zeros_like(index)
-    # Of a word's halves, then of their halves: the one that holds the bit with this rank.
+    # Bisection of the word: each time the half that holds the bit of this rank.
     for width in (16, 8, 4, 2, 1):
         low = word & jnp.uint32(2**width - 1)
         below = _ones(low)

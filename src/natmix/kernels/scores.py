@@ -1,7 +1,7 @@
 """Scores grad log q(x) = -sum_k q(k|x) S^-1 (x - m) of a mixture of Gaussians at N samples.
 
-Forms: those of `natmix.kernels.coordinates`; sparse, without pairs of a sample and a component that do not
-matter; and native, which leaves out such pairs too and forms responsibilities as it goes.
+Forms: those of `natmix.kernels.coordinates`; sparse, without negligible pairs of a sample and a component;
+and native, which skips such pairs too and computes responsibilities as it goes.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ Form = Literal["native", "sparse"] | Coordinates
 
 
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
-    """Native kernels if they apply, pairs that matter if leaving out others pays, otherwise all pairs."""
+    """Native kernels if they apply, the sparse form if skipping pairs pays, otherwise all pairs."""
     if native_applies(plan, gaussians, samples):
         return "native"
     if sparse_pays(plan, gaussians, samples):
@@ -70,7 +70,7 @@ def mixture_score(
     if form == "sparse" or not plan.on_cpu or plan.mesh is not None:
         r = responsibilities(log_components, log_weights)
         return weighted_score(gaussians, r, x, count, form)
-    # A CPU spends more time on bringing N x K responsibilities into memory than on computing them.
+    # On a CPU it takes longer to write N x K responsibilities to memory than to compute them.
     block = Partial(_score_of_densities, _BLOCKS[form], gaussians, log_weights)
     rows = samples_per_block(form, gaussians, x.shape[0], count)
     return map_blocks(block, (log_components, x), rows, count)
@@ -167,7 +167,7 @@ def _circular_in_double(x: Array, r: Array, mean: Array, W: Array, *pairs: Array
     return 2 * barrier(with_layout_constraint(total, Layout((0, 1)))).T
 
 
-# Pairs that matter ------------------------------------------------------------------------------
+# Without negligible pairs ------------------------------------------------------------------------
 
 
 def _sparse_sums(
@@ -197,7 +197,7 @@ def _add_pulled(
         size = r.shape[1]
         if first.shape[0] > 1:
             return total.at[first[:, None] + jnp.arange(size)].add(pulled)
-        # One component's block is one slice; a scatter visits every row by itself on a CPU.
+        # One component's block is one slice; on a CPU a scatter would write row by row.
         here = slice_of(total, first[0], size) + pulled[0]
         return jax.lax.dynamic_update_slice_in_dim(total, here, first[0], 0)
 

@@ -1,9 +1,9 @@
 """One run on several devices: components and samples are divided among them.
 
 The devices form a mesh with one axis. Arrays with components first and arrays with samples first are cut
-along it; log densities [N, K] are cut by samples. Every device meets its samples with all components (their
-parameters are sent around), sums over samples are added up where the component lives, and every device
-updates its own components. What is left follows from JAX's propagation of shardings.
+along it; log densities [N, K] are cut by samples. Every device evaluates its samples under all components
+(whose parameters are sent to all), sums over samples are reduced to the device of the component, and every
+device updates its own components. The rest follows from JAX's propagation of shardings.
 
 The mesh is that of the plan in use (`natmix.kernels.plan`); without one all functions here do nothing.
 """
@@ -62,12 +62,12 @@ def divided() -> bool:
 
 
 def split(tree: T) -> T:
-    """Arrays cut along their first axis; those that cannot be cut evenly are everywhere."""
+    """Cut arrays along their first axis; those that cannot be cut evenly are replicated."""
     return _constrained(tree, cut=True)
 
 
 def everywhere(tree: T) -> T:
-    """Arrays of which every device holds a copy."""
+    """Replicate arrays on every device."""
     return _constrained(tree, cut=False)
 
 
@@ -92,19 +92,18 @@ def _spec(mesh: Mesh, a: Any) -> PartitionSpec:
 
 # What every device does by itself ---------------------------------------------------------------
 #
-# Functions are trees: arrays they need are leaves of a bound method or arguments of a `jax.tree_util.Partial`
-# (not its function's leaves), of which every device gets a copy. A closure's arrays would belong to the mesh
-# as a whole.
+# The functions are pytrees: the arrays they need are leaves of a bound method or arguments of a
+# `jax.tree_util.Partial`, which are replicated. The arrays of a closure would belong to the mesh as a whole.
 
 
-def map_rows(fn: Callable[..., PyTree], *rows: PyTree) -> PyTree:
-    """``fn`` of trees with components first, giving such trees: every device does its own components."""
+def map_slots(fn: Callable[..., PyTree], *trees: PyTree) -> PyTree:
+    """``fn`` of trees whose first axis is that of components, in and out: every device does its own."""
     mesh = _present()
-    return _on_each(mesh, fn, _first_axis(mesh))(rows)
+    return _on_each(mesh, fn, _first_axis(mesh))(trees)
 
 
 def everywhere_alike(fn: Callable[..., PyTree], *args: PyTree) -> PyTree:
-    """``fn`` where every device does all of it: for short vectors, which are not worth a message."""
+    """``fn`` computed by every device: for short vectors, which are not worth communication."""
     mesh = current().mesh
     if mesh is None:
         return fn(*args)
@@ -159,7 +158,7 @@ def _on_each(
         with using(current().alone()):
             return eqx.combine(needed, rest)(*args)
 
-    # check_vma: the rules for double precision and lockstep do not know which devices differ.
+    # check_vma=False: the rules for double precision and for batches do not say which devices differ.
     on_each = jax.shard_map(
         local,
         mesh=mesh,

@@ -1,7 +1,7 @@
 """One slot of arrays with components first, set to a value.
 
-Forms: index, which writes in place on a CPU; and compare, which needs no other device, and on an accelerator
-joins the kernel before it.
+Forms: index, which writes in place on a CPU; and compare, which needs no communication between devices and is
+fused with the kernel before it on an accelerator.
 """
 
 from typing import Literal, TypeVar

@@ -3,8 +3,8 @@
 They are the expected Hessian and gradient by Stein's lemma (Eq. 7 and Eq. 6 of the paper), seen from whitened
 coordinates: L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L with y = L^-1 (x - m).
 
-Forms: those of `natmix.kernels.coordinates`; sparse, without pairs of a sample and a component that do not
-matter; and native, which leaves out such pairs too and forms the weights as it goes.
+Forms: those of `natmix.kernels.coordinates`; sparse, without negligible pairs of a sample and a component;
+and native, which skips such pairs too and computes the weights as it goes.
 """
 
 from collections.abc import Callable
@@ -58,14 +58,14 @@ def stein_sums(
     self_normalised: bool,
     form: Form | None = None,
 ) -> SteinSums:
-    """With the weights q(x|o) / z(x) of samples shared by all components."""
+    """Stein's sums with the weights q(x|o) / z(x) of samples shared by all components."""
     plan = current()
     form = form or choose(plan, gaussians, samples.x.shape[0])
     if form != "native" and (form == "sparse" or not plan.on_cpu or plan.mesh is not None):
         weights = importance_weights(samples.log_components, samples, self_normalised=self_normalised)
         moments = stein(gaussians, weights.values, samples.x, grad_ratio, samples.count, form)
         return _of_weights(moments, weights, samples)
-    # A CPU spends more time on bringing N x K weights into memory than on computing them.
+    # On a CPU it takes longer to write N x K weights to memory than to compute them.
     largest = largest_log_weights(samples.log_components, samples)
     ok = jnp.isfinite(largest)
     top = jnp.where(ok, largest, 0)
@@ -89,7 +89,7 @@ def stein_sums(
 def own_stein_sums(
     gaussians: GaussianBatch, samples: SampleArrays, grad_ratio: Float[Array, "N D"], self_normalised: bool
 ) -> SteinSums:
-    """Where each component has the samples that it drew in this iteration, all with the same weight."""
+    """Stein's sums where each component uses only its own new samples, all with the same weight."""
     weights = own_weights(samples, self_normalised=self_normalised)
     if samples.own is None:
         moments = stein(gaussians, weights.values, samples.x, grad_ratio, samples.count)
@@ -107,7 +107,7 @@ def stein(
     count: Count | None = None,
     form: Literal["sparse"] | Coordinates | None = None,
 ) -> Moments:
-    """With weights that are known."""
+    """Stein's sums with given weights."""
     chosen = form or choose(current().without_native(), gaussians, x.shape[0])
     if chosen == "sparse":
         moment = _sparse_moments(triangular(gaussians), weights, x, gradients, count)
@@ -268,7 +268,7 @@ def _whitened_moments(
     return gaussians.second_moment(y, w), einsum("bk,kbd->kd", w, y), jnp.sum(w, axis=0)
 
 
-# Pairs that matter ------------------------------------------------------------------------------
+# Without negligible pairs ------------------------------------------------------------------------
 
 
 def _sparse_moments(

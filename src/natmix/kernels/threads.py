@@ -11,11 +11,11 @@ from natmix.kernels.plan import current
 
 @contextlib.contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """BLAS and LAPACK libraries use one thread inside, as many as before afterwards.
+    """A context in which BLAS and LAPACK libraries use one thread.
 
-    XLA gives the matrices of a batch to threads of its own. OpenBLAS's threads on top of them wait for each
-    other in busy loops: on a machine that does something else too, decompositions of 100 x 100 took 250
-    times as long (benchmarks/speed/blas_threads.py).
+    XLA distributes the matrices of a batch over its own threads. OpenBLAS's threads in addition wait for each
+    other in busy loops: on a machine with other work, decompositions of 100 x 100 took 250 times as long
+    (benchmarks/speed/blas_threads.py).
     """
     if not current().on_cpu:
         yield

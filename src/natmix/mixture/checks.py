@@ -17,7 +17,7 @@ _R = TypeVar("_R")
 
 
 def key_by_keyword(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a method say what to write if its key is given by position."""
+    """Make a method raise an error with the correct call if its key is given by position."""
     most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(method).parameters.values())
 
     @functools.wraps(method)
@@ -49,7 +49,7 @@ def at_least_one(n: int) -> int:
 
 
 def holds(condition: Bool[Array, ""]) -> bool:
-    """Whether a check passes; it does inside jit or vmap, where values are unknown."""
+    """Whether a check passes; inside jit or vmap, where values are unknown, it always does."""
     return isinstance(condition, jax.core.Tracer) or bool(condition)
 
 

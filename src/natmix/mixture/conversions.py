@@ -1,4 +1,4 @@
-"""Mixtures of other libraries: scikit-learn and NumPyro, imported only when asked for."""
+"""Conversions to and from scikit-learn and NumPyro, which are imported only when needed."""
 
 from typing import TYPE_CHECKING, Any
 

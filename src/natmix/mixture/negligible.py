@@ -8,7 +8,7 @@ import scipy
 from natmix.mixture.mixture import Mixture
 
 NEGLIGIBLE_WEIGHT = 1e-6
-"""Lighter components are left out of a fit's mixture: mostly new ones that had no time to gain weight."""
+"""Components below this weight are left out of a fit's mixture: mostly new ones that gained no weight yet."""
 
 
 def without_negligible(mixture: Mixture) -> tuple[Mixture, int]:

@@ -1,4 +1,4 @@
-"""How one iteration changes the components: additions and deletions, and its report."""
+"""Adding and deleting components at the end of an iteration, and the iteration's report."""
 
 import dataclasses
 import functools

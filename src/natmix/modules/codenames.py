@@ -34,10 +34,10 @@ LETTERS: dict[str, tuple[str, type[Option]]] = {
 }
 
 PAIR_DEFAULTS: dict[tuple[str, str], dict[str, float]] = {("U", "N"): {"max_stepsize": 1.0}}
-"""Defaults of the second option's hyperparameters beside the first, where its own do not suit.
+"""Defaults of the second option's hyperparameters in combination with the first.
 
-The direct update of the weights multiplies an error of their logarithms by 1 - b, so a stepsize above 1
-overshoots and one above 2 swings without end; the adaptive stepsize's own limit is a bound on the KL, for O.
+The direct weight update (U) multiplies an error of the log weights by 1 - b: a stepsize b above 1 overshoots,
+one above 2 diverges. The usual limit of the adaptive stepsize (N) is a bound on the KL, meant for O.
 """
 
 
@@ -100,7 +100,7 @@ def settings(algorithm: "GMMVI") -> dict[str, Any]:
 
 
 def check_modules(algorithm: "GMMVI") -> None:
-    """Every field holds an option of its own module, and numbers in range."""
+    """Check that every field holds an option of its own module, and that numbers are in range."""
     for module in MODULES:
         option = getattr(algorithm, module)
         if not isinstance(option, MODULES[module]) and not _is_own(module, option):
@@ -119,7 +119,7 @@ def _is_own(module: str, option: Any) -> bool:
 
 
 def _beside(options: Mapping[str, type[Option]], option: type[Option]) -> dict[str, float]:
-    """The option's defaults that depend on the others."""
+    """Those defaults of the option that depend on the other options."""
     letters = [(other.letter, option.letter) for other in options.values()]
     return {name: value for pair in letters for name, value in PAIR_DEFAULTS.get(pair, {}).items()}
 

@@ -1,4 +1,4 @@
-"""Expectations on one iteration's samples: the components' rewards and the ELBO."""
+"""Expectations estimated from one iteration's samples: the components' rewards and the ELBO."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ def expected_log_ratios(
 ) -> tuple[Float[Array, " K"], ElboEstimate]:
     """E(o) = E[log p~ - T log q] under every component, and the ELBO (Eq. 1) on the same samples.
 
-    A component without a usable estimate gets the weighted mean of the others: its weight stays.
+    A component without a usable estimate gets the weighted mean of the others, so that its weight is kept.
     """
     log_q = jnp.where(batch.valid, log_sums(log_components, mixture.log_weights, batch.count), 0)
     both = jnp.stack([batch.log_target - T * log_q, batch.log_target - log_q, log_q], axis=1)

@@ -15,7 +15,7 @@ def adapted(options: Any, stepsize: Float[Array, "*K"], rose: Bool[Array, "*K"])
 
 
 def check_limits(options: Any) -> None:
-    """The limits must be in order."""
+    """Check that min_stepsize does not exceed max_stepsize."""
     low, high = options.min_stepsize, options.max_stepsize
     known = not isinstance(low, jax.core.Tracer) and not isinstance(high, jax.core.Tracer)
     if known and float(low) > float(high):

@@ -1,8 +1,8 @@
-"""Per-component state: a module wraps what it keeps for each component, and never resizes it.
+"""Per-component state: modules wrap what they keep for each component, and never resize it themselves.
 
 Components live in the slots of arrays with a fixed capacity. When a component is added its slot is
-reset to ``fresh`` everywhere; when the capacity changes every slot moves along. These functions do
-that to any tree, so no module knows that components come and go.
+reset to ``fresh`` everywhere; when the capacity changes all slots are moved. The functions here do
+this for any tree, so that no module has to handle added and deleted components.
 """
 
 import abc
@@ -46,15 +46,15 @@ class PerComponent(eqx.Module, Generic[T]):
 
 
 class SampleStore(eqx.Module):
-    """Samples kept from one iteration to the next: what `by_sample` gives has them first."""
+    """Samples that are kept from one iteration to the next."""
 
     @abc.abstractmethod
     def by_sample(self) -> tuple[PyTree, ...]:
-        """The arrays with samples first."""
+        """The arrays whose first axis is that of the samples."""
 
 
 def placed(tree: S) -> S:
-    """On several devices: components and stored samples split, everything else everywhere."""
+    """On several devices: components and stored samples are split, everything else is replicated."""
 
     def place(node: PyTree) -> PyTree:
         if isinstance(node, PerComponent):
@@ -75,7 +75,7 @@ def reset_slot(tree: S, slot: Count, do: Flag) -> S:
 
 
 def take_slots(tree: S, order: Int[Array, " K2"]) -> S:
-    """Slots in a new order; ``order`` may have another length, and -1 takes a fresh one."""
+    """The slots in a new order, which may have another length; -1 stands for a fresh slot."""
 
     def take(v: Array, f: Array) -> Array:
         keep = (order >= 0).reshape(-1, *[1] * (v.ndim - 1))

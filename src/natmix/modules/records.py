@@ -21,7 +21,7 @@ class Query(eqx.Module):
 
 
 class Draws(eqx.Module):
-    """New samples of one iteration; the first ``count`` rows are real."""
+    """New samples of one iteration; only the first ``count`` are real."""
 
     x: Float[Array, "N D"]
     source: Int[Array, " N"]
@@ -30,22 +30,22 @@ class Draws(eqx.Module):
     """How many were drawn from each."""
     count: Count
     old: PyTree = None
-    """What the selector found out about the samples that it reuses, if it does."""
+    """The reused samples, if there are any; only the selector reads them."""
 
 
 class Evaluation(eqx.Module):
-    """The target at the points of a query; rows beyond the query's count mean nothing."""
+    """The target at the points of a query; undefined beyond the query's count."""
 
     log_density: Float[Array, " Q"]
     gradient: Float[Array, "Q D"] | None
 
 
 class Batch(eqx.Module):
-    """The samples of one iteration, old and new, ready for the estimators; ``count`` rows are real."""
+    """The samples of one iteration, old and new, ready for the estimators; the first ``count`` are real."""
 
     x: Float[Array, "N D"]
     log_target: Float[Array, " N"]
-    """log p~, finite everywhere: where the density is zero it holds a floor."""
+    """log p~, always finite: where the density is zero it is a finite floor instead of -inf."""
     gradient: Float[Array, "N D"] | None
     """grad log p~, zero where invalid or where the density is zero."""
     log_background: Float[Array, " N"]
@@ -53,16 +53,16 @@ class Batch(eqx.Module):
     log_components: Float[Array, "N K"]
     """log q(x|o) under the components before this iteration's update, -inf where it is negligible."""
     near: Int[Array, " N"]
-    """The slot of a component probably near the sample: the one it was drawn from, now or before."""
+    """The slot that the sample was drawn from, now or earlier: its component is probably near."""
     source: Int[Array, " N"]
     """The slot of the component a sample was drawn from in this iteration, -1 for reused samples."""
     valid: Bool[Array, " N"]
-    """Real rows whose log density is neither NaN nor +inf."""
+    """Real samples with a usable target: no NaN, no +inf, and a finite gradient where it is needed."""
     zero: Bool[Array, " N"]
-    """Valid rows with log p~ = -inf."""
+    """Valid samples with log p~ = -inf."""
     count: Count
     own: Int[Array, "K n"] | None = None
-    """The rows that each component drew in this iteration, -1 for none; None if there is no such table."""
+    """Indices of the samples that each component drew in this iteration, padded with -1; None without it."""
 
 
 class NaturalGradient(eqx.Module):
@@ -77,4 +77,4 @@ class NaturalGradient(eqx.Module):
     gradient: Float[Array, "K D"]
     """a."""
     ok: Bool[Array, " K"]
-    """False where there was nothing to estimate from, or the estimate is not finite."""
+    """False for a component without usable samples or without a finite estimate."""

@@ -19,11 +19,11 @@ class State(eqx.Module):
     key: PRNGKey
     iteration: Count
     mixture: Mixture
-    """Padded to a capacity of slots; absent components have log weight -inf."""
+    """Padded to the capacity; absent components have log weight -inf."""
     prior: Mixture
-    """One Gaussian: where components may be expected."""
+    """One Gaussian: the region in which components are expected."""
     ids: Int[Array, " K"]
-    """Who lives in a slot: numbered in order of birth."""
+    """The component in each slot: a number in order of birth."""
     births: Count
     updates: PerComponent[Int[Array, " K"]]
     rewards: PerComponent[Rewards]
@@ -51,7 +51,7 @@ class Info(eqx.Module):
     invalid: Count
     """Of these, NaN, +inf or with a gradient that is not finite: excluded from the updates."""
     failed_updates: Count
-    """Components that were left alone because their update was not usable."""
+    """Components whose update failed; they stay as they were."""
     effective_samples: Scalar
     """Smallest effective sample size of a component."""
     component_stepsize: Scalar
@@ -62,11 +62,11 @@ class Info(eqx.Module):
     added: Flag
     deleted: Count
     candidate_gain: Scalar
-    """log p~ - log q at the place of the new component; -inf when none was sought."""
+    """log p~ - log q at the mean of the new component; -inf if the iteration adds none."""
 
 
 def placed_state(state: State) -> State:
-    """On several devices: every array where it belongs."""
+    """On several devices: components are split among them, everything else is replicated."""
     return dataclasses.replace(placed(state), mixture=split(state.mixture), ids=split(state.ids))
 
 
@@ -79,11 +79,11 @@ def padded(mixture: Mixture, capacity: int) -> Mixture:
 
 
 def take_components(mixture: Mixture, order: Int[Array, " K2"]) -> Mixture:
-    """Slots in a new order; -1 gives an absent component, a standard normal nobody reads."""
+    """The slots in a new order; -1 stands for an absent component (its parameters are a placeholder)."""
     keep = order >= 0
     spare = type(mixture.components).isotropic(
         jnp.zeros((order.shape[0], mixture.dim), mixture.dtype), jnp.ones(order.shape[0], mixture.dtype)
     )
-    rows = jnp.maximum(order, 0)
-    components = mixture.components.take(rows).where(keep, spare)
-    return Mixture(jnp.where(keep, mixture.log_weights[rows], -jnp.inf), components)
+    slots = jnp.maximum(order, 0)
+    components = mixture.components.take(slots).where(keep, spare)
+    return Mixture(jnp.where(keep, mixture.log_weights[slots], -jnp.inf), components)

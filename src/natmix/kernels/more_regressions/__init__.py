@@ -1,7 +1,7 @@
 """MORE's weighted ridge regressions of rewards on quadratic features, one file per form.
 
 dense       over all pairs of a sample and a component.
-sparse      over those pairs that matter, found in two passes over the log densities.
+sparse      over the pairs that are not negligible, found in two passes over the log densities.
 native      as sparse, by natmix's compiled kernels.
 """
 

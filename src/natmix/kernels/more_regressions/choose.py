@@ -1,4 +1,4 @@
-"""Which form of MORE's regressions is taken."""
+"""Which form of MORE's regressions is used."""
 
 from typing import Literal, Protocol
 
@@ -17,9 +17,9 @@ from natmix.kernels.sample_arrays import SampleArrays
 Form = Literal["native", "sparse", "dense"]
 
 _NATIVE_FEATURES = 1000
-"""Beyond this number the gain is small, and the sums of some components at a time take much memory."""
+"""With more features the gain is small, and the sums take much memory."""
 _ACCELERATOR_WORK = 2**36
-"""Multiplications of all pairs up to which an accelerator is done sooner than it finds those that matter."""
+"""Multiplications of the dense form up to which an accelerator does it faster than the sparse form."""
 
 
 class Regressions(Protocol):
@@ -52,7 +52,7 @@ FORMS: dict[str, type[NativeRegressions | SparseRegressions | DenseRegressions]]
 
 
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int, own_samples_only: bool) -> Form:
-    """Pairs are left out on one device, with more than one component, and with enough to gain."""
+    """Negligible pairs are skipped on one device, with several components, if that saves enough work."""
     features = num_features(gaussians)
     few = features <= _NATIVE_FEATURES and not own_samples_only
     if few and native_applies(plan, gaussians, samples):
@@ -72,7 +72,7 @@ def regressions(
     own_samples_only: bool,
     form: Form | None = None,
 ) -> Regressions:
-    """The weights of these samples, and what they sum up to.
+    """The importance weights of these samples and their sums, ready for the regressions.
 
     Args:
         gaussians: the components.
@@ -80,7 +80,7 @@ def regressions(
         samples: of this iteration.
         temperature: T in the reward log p~ - T log q.
         self_normalised: whether the weights of each component sum to one.
-        own_samples_only: whether each component has its own new samples alone, all with the same weight.
+        own_samples_only: whether each component uses only its own new samples, all with the same weight.
         form: chosen by `choose` unless given.
     """
     form = form or choose(current(), gaussians, samples.x.shape[0], own_samples_only)

@@ -57,7 +57,7 @@ class DenseRegressions(eqx.Module):
         extra: Float[Array, " K"],
         ridge: Float[Array, " K"],
     ) -> Float[Array, "K F"]:
-        """Coefficients of all components; zeros cost ``extra`` beside their reward."""
+        """Coefficients of all components; rewards are lowered by ``extra`` where the density is zero."""
         F = num_features(gaussians)
         at_once = min(components_at_once(SQUARES * F * F, on_cpu=1), gaussians.capacity)
         rows = (jnp.arange(gaussians.capacity), self.weights.values.T, ridge, extra)
@@ -68,7 +68,7 @@ class DenseRegressions(eqx.Module):
 def _coefficients(
     gaussians: GaussianBatch, samples: SampleArrays, reward: Float[Array, " N"], at_once: int, *rows: Array
 ) -> Float[Array, "B F"]:
-    """Of ``at_once`` components: their numbers, weights [B, N], ridges, and what zeros cost them beside."""
+    """Regressions of some components: their slots, weights [B, N], ridges, and ``extra``."""
     size = block_rows(4 * num_features(gaussians) * at_once)
 
     def one(k: Array, w: Array, ridge: Array, extra: Array) -> Float[Array, " F"]:

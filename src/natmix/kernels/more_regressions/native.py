@@ -15,7 +15,7 @@ from natmix.kernels.sample_arrays import SampleArrays
 
 
 class NativeRegressions(PairSums):
-    """What the weights of all samples sum up to; which pairs matter is found as they are summed."""
+    """Sums of the weights of all samples; the kernel finds the negligible pairs itself."""
 
     @classmethod
     def of(
@@ -44,7 +44,7 @@ class NativeRegressions(PairSums):
         extra: Float[Array, " K"],
         ridge: Float[Array, " K"],
     ) -> Float[Array, "K F"]:
-        """Coefficients of all components; zeros cost ``extra`` beside their reward."""
+        """Coefficients of all components; rewards are lowered by ``extra`` where the density is zero."""
         m, _, W = triangular(gaussians)
         total, centre = self.centred(extra)
         return native.more_regressions(

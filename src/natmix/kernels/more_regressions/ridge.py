@@ -11,7 +11,7 @@ from natmix.kernels.linalg import einsum
 _REFINEMENTS = 3
 
 SQUARES = 8
-"""Matrices of features by features that a regression holds at a time, at most."""
+"""The most F x F matrices that a regression holds at a time."""
 
 Moments = tuple[Float[Array, "F F"], Float[Array, " F"], Float[Array, " F"]]
 
@@ -33,8 +33,8 @@ def feature_moments(
 def ridge_regression(moments: Moments, total: Scalar, ridge: Scalar) -> Float[Array, " F"]:
     """Coefficients of the features; the constant is eliminated by centring. ``total`` is the sum of weights.
 
-    The normal equations get at least the jitter that the floating-point type can resolve, and
-    iterative refinement takes its bias away again wherever the samples determine the answer.
+    The normal equations get at least the jitter that the floating-point type can resolve. Iterative
+    refinement removes its bias wherever the samples determine the solution.
     """
     gram, rhs, mean = moments
     gram = gram - mean[:, None] * mean / total

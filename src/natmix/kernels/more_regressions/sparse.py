@@ -1,9 +1,9 @@
-"""The regressions of MORE over those pairs of a sample and a component that matter.
+"""The regressions of MORE without negligible pairs of a sample and a component.
 
-Most samples have no weight to speak of for most components, and the features of a sample are many: pairs that
-are negligible at working precision are left out. Nothing of N x K entries is formed either: two passes over
-blocks of the log densities find the weights' sizes and which pairs matter, and the weights of those are
-computed where they are used. If every pair matters the work is that of the dense form.
+Most weights are negligible at working precision, and a sample has many features: those pairs are skipped. No
+array of N x K weights is formed either. Two passes over blocks of the log densities find the scale of the
+weights and the relevant pairs, whose weights are computed where they are used. If every pair is relevant the
+work is that of the dense form.
 """
 
 import equinox as eqx
@@ -28,18 +28,18 @@ from natmix.kernels.more_regressions.sums import PairSums, finite_top, reward_co
 from natmix.kernels.plan import current
 from natmix.kernels.relevant_blocks import NEGLIGIBLE
 from natmix.kernels.sample_arrays import SampleArrays
-from natmix.kernels.sample_bitset import BITS, Chosen, words_of
+from natmix.kernels.sample_bitset import BITS, SampleBitset, words_of
 
 _FEW = 128
-"""Samples at a time of components to which few matter."""
+"""Samples at a time, for components with few relevant samples."""
 _ACCELERATOR_ROWS = (2048, 256)
 """The same on an accelerator, of each of several components; the larger number first."""
 
 
 class SparseRegressions(PairSums):
-    """Which pairs matter, and what the weights of all samples sum up to."""
+    """The relevant pairs, and sums of the weights of all samples."""
 
-    chosen: Chosen
+    chosen: SampleBitset
     own_samples_only: bool = eqx.field(static=True)
 
     @classmethod
@@ -58,7 +58,7 @@ class SparseRegressions(PairSums):
         present = log_weights > -jnp.inf
         words, sums = _second_pass(gaussians, present, samples, reward, top, own_samples_only)
         n = drawn if own_samples_only else samples.count
-        chosen = {"chosen": Chosen.of(words), "own_samples_only": own_samples_only}
+        chosen = {"chosen": SampleBitset.of(words), "own_samples_only": own_samples_only}
         return cls.of_sums(reward, top, ok, sums, n, self_normalised, **chosen)
 
     def regress(
@@ -69,7 +69,7 @@ class SparseRegressions(PairSums):
         extra: Float[Array, " K"],
         ridge: Float[Array, " K"],
     ) -> Float[Array, "K F"]:
-        """Coefficients of all components; zeros cost ``extra`` beside their reward."""
+        """Coefficients of all components; rewards are lowered by ``extra`` where the density is zero."""
         total, centre = self.centred(extra)
         numbers = jnp.arange(gaussians.capacity)
         rows = (numbers, gaussians, self.chosen, self.top, self.size, total, centre, extra, ridge)
@@ -77,7 +77,7 @@ class SparseRegressions(PairSums):
         at_once = _at_once(gaussians)
         if at_once == 1:
             return map_components(block, rows, present, 1)
-        # Those done together wait for the one with most samples: components with as many go together.
+        # Components done together take as long as the one with most samples: sort them by that number.
         order = jnp.argsort(-self.chosen.counts)
         rows, present = jax.tree.map(lambda a: a[order], (rows, present))
         return map_components(block, rows, present, at_once)[jnp.argsort(order)]
@@ -149,11 +149,11 @@ def _second_pass(
     top: Float[Array, " K"],
     own_samples_only: bool,
 ) -> tuple[Array, Float[Array, "K 3"]]:
-    """Which pairs matter; weights relative to the largest, summed over all samples in three ways.
+    """The relevant pairs, and three sums over all samples of weights w relative to the largest.
 
-    They are the sums of w, of w where the density is positive, and of w times the reward. A pair matters if
-    its share of the features' matrix is more than negligible, or not a number: the squares of a sample's
-    features sum up to less than |y|^4 + D.
+    The sums are those of w, of w where the density is positive, and of w times the reward. A pair is relevant
+    if its contribution to the matrix of features is more than negligible, or NaN: the squared features of a
+    sample sum to less than |y|^4 + D.
     """
     N, K = batch.log_components.shape
     D, offset = gaussians.dim, gaussians.log_normaliser()
@@ -187,7 +187,7 @@ def _block_log_weights(arrays: PyTree, own_samples_only: bool) -> Float[Array, "
 def _log_weights(
     batch: SampleArrays, n: Int[Array, " C"], k: Int[Array, "1"], own_samples_only: bool
 ) -> Float[Array, "C 1"]:
-    """Of some samples for one component."""
+    """Log weights of some samples for one component."""
     if own_samples_only:
         return log_own(k, batch.source[n], batch.valid[n], batch.x.dtype)
     return log_importance(batch.log_components[n, k[0]][:, None], batch.log_background[n], batch.valid[n])

@@ -1,4 +1,4 @@
-"""What the weights of all samples sum up to, for the regressions of MORE that leave out pairs."""
+"""Sums of the weights of all samples, for the forms of MORE's regressions that skip pairs."""
 
 from typing import Any, Self
 
@@ -37,7 +37,7 @@ class PairSums(eqx.Module):
         self_normalised: bool,
         **fields: Any,
     ) -> Self:
-        """From `reward_columns` summed with weights relative to the largest; ``n`` samples have one."""
+        """From sums of `reward_columns` with weights relative to the largest; ``n`` samples have a weight."""
         if self_normalised:
             size, log_scale = jnp.maximum(sums[:, 0], 1e-30), jnp.zeros_like(top)
         else:
@@ -46,18 +46,18 @@ class PairSums(eqx.Module):
         return cls(reward, top, size, log_scale, ok, inside, total, rewards, **fields)
 
     def centred(self, extra: Float[Array, " K"]) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-        """A total that is not zero, and the weighted mean of rewards from which zeros take ``extra``."""
+        """The total weight, not zero, and the mean reward, lowered by ``extra`` where the density is zero."""
         total = jnp.maximum(self.total, jnp.finfo(self.total.dtype).tiny)
         return total, (self.rewards - extra * (self.total - self.inside)) / total
 
 
 def finite_top(largest: Float[Array, " K"]) -> tuple[Float[Array, " K"], Bool[Array, " K"]]:
-    """What log weights are taken relative to, and whether that is the largest one."""
+    """The largest log weights, 0 where they are not finite, and where they are."""
     ok = jnp.isfinite(largest)
     return jnp.where(ok, largest, 0), ok
 
 
 def reward_columns(reward: Float[Array, " B"], zero: Bool[Array, " B"]) -> Float[Array, "B 3"]:
-    """What the weights of samples are multiplied with: one, one where the density is positive, the reward."""
+    """Columns to be weighted and summed: 1, 1 where the density is positive (else 0), and the reward."""
     positive = jnp.where(zero, 0, 1).astype(reward.dtype)
     return jnp.stack([jnp.ones_like(reward), positive, reward], axis=1)

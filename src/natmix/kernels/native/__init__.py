@@ -1,9 +1,9 @@
 """Native kernels over samples and components, in C, for CPUs.
 
-XLA writes every product of matrices to memory and reads it again; these kernels keep some samples in the
-processor's registers, and leave out pairs of a sample and a component that are negligible at working
-precision. They are written in C (folder `c`), compiled when natmix is installed, and called by XLA. Without
-them everything works, by XLA alone: it takes longer. To add one: docs/extending-native-kernels.md.
+XLA writes every matrix product to memory and reads it again. These kernels keep some samples in the
+processor's registers, and skip pairs of a sample and a component that are negligible at working precision.
+They are written in C (folder `c`), compiled when natmix is installed, and called by XLA. Without them
+everything works by XLA alone, more slowly. To add one: docs/extending-native-kernels.md.
 """
 
 from natmix.kernels.native.calls import (

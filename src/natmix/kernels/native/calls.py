@@ -9,7 +9,7 @@ from natmix.array_types import Count, Scalar
 from natmix.kernels.native.library import CORE
 
 _PARTS = 16
-"""Parts of the samples that are summed by themselves, so that threads share the work."""
+"""Parts of the samples that are summed separately, so that threads share the work."""
 
 
 def log_prob(

@@ -21,8 +21,8 @@ _HALVINGS = 8
 _SECTION = 2 * _AROUND / 2**_HALVINGS
 _NEWTON_STEPS = 2
 _APART = 0.02
-"""Where the first guess is sought, in log eta around that of short steps: in which section, and then within
-it. The last is a difference of log eta for a slope."""
+"""Distances in log eta. The first guess is searched within `_AROUND` of the value for short steps and then
+refined by Newton steps of at most `_SECTION`; `_APART` is the step of a finite difference."""
 
 
 class CholeskyStep(NamedTuple):
@@ -38,7 +38,7 @@ class CholeskyStep(NamedTuple):
 class _Search(NamedTuple):
     evaluations: Count
     log_eta: Float[Array, " K"]
-    """To be tried next."""
+    """The next one to try."""
     low: Float[Array, " K"]
     """Largest log eta known to be too small; log T - 1 when T itself may do."""
     high: Float[Array, " K"]
@@ -46,7 +46,7 @@ class _Search(NamedTuple):
     slope: Float[Array, " K"]
     """d log KL / d log eta; -2 for a short step."""
     last: Float[Array, "2 K"]
-    """Where the KL was last known: log eta and log KL."""
+    """The last point of the search: log eta and log KL."""
     best: CholeskyStep
     """The step at ``high``."""
     done: Bool[Array, " K"]
@@ -57,8 +57,8 @@ def cholesky_search(
 ) -> CholeskyStep:
     """The step with the smallest eta >= T such that I + A/eta > 0 and KL <= bound.
 
-    Moments give the first guess, which is often good enough; secants in logarithms within a bracket do
-    the rest.
+    Moments give the first guess, which is often good enough; the secant method on a log-log scale, within a
+    bracket, does the rest.
     """
     log_T = jnp.log(temperature) + jnp.zeros_like(bound)
     tiny = jnp.finfo(A.dtype).tiny
@@ -106,7 +106,7 @@ def cholesky_search(
         best=CholeskyStep(A, a, jnp.zeros_like(bound), jnp.zeros(bound.shape, bool)),
         done=bound <= 0,
     )
-    # The first one outside of the loop: it is often the only one, and a loop makes an accelerator wait.
+    # The first step is outside of the loop: it is often the only one, and loops are slow on an accelerator.
     found = jax.lax.while_loop(unfinished, advance, advance(start))
     return found.best._replace(ok=found.best.ok & (bound > 0))
 
@@ -114,7 +114,7 @@ def cholesky_search(
 def _guess(
     A: Float[Array, "K D D"], a: Float[Array, "K D"], bound: Float[Array, " K"]
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Log eta with about the KL that is aimed at, and d log KL / d log eta there."""
+    """Log eta with a KL of about `_AIM` times the bound, and d log KL / d log eta there."""
     kl = KlByMoments.of(A, a)
     short = jnp.maximum(kl.of_short_steps(), jnp.finfo(A.dtype).tiny)
     middle = jnp.log(short) - 0.5 * jnp.log(bound)
@@ -136,7 +136,7 @@ def _slope(kl: KlByMoments, log_eta: Float[Array, " K"]) -> Float[Array, " K"]:
 
 
 def _chosen(mask: Bool[Array, " K"], these: CholeskyStep, those: CholeskyStep) -> CholeskyStep:
-    """Rows of the first where ``mask`` holds, of the second elsewhere."""
+    """The first step where ``mask`` holds, the second elsewhere."""
 
     def pick(a: Array, b: Array) -> Array:
         return jnp.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b)
@@ -150,7 +150,7 @@ def _step_at(A: Float[Array, "K D D"], a: Float[Array, "K D"], eta: Float[Array,
     U = upper_cholesky(eye + A / eta[:, None, None])
     V = jax.scipy.linalg.solve_triangular(U, jnp.broadcast_to(eye, U.shape), lower=False)
     shift = -einsum("kji,kj->ki", V, einsum("kij,kj->ki", V, a / eta[:, None]))
-    # Row by row: the terms are small, their sums would cancel.
+    # Summed row by row: the terms are small, and separate sums would cancel.
     rows = jnp.sum(V * V, axis=-1) - 1 + 2 * jnp.log(jnp.diagonal(U, axis1=-2, axis2=-1))
     kl = 0.5 * (jnp.sum(rows, axis=-1) + jnp.sum(shift * shift, axis=-1))
     return CholeskyStep(U, shift, kl, jnp.isfinite(kl))

@@ -1,4 +1,4 @@
-"""The trust region's search by eigenvalues: one decomposition makes it a matter of D scalar terms."""
+"""The trust region's search by eigenvalues: after one decomposition the KL is a sum of D scalar terms."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class EigenStep(NamedTuple):
 
     eta: Float[Array, " K"]
     gap: Float[Array, "K D"]
-    """eta + l, kept apart because it may be far smaller than both."""
+    """eta + l, stored because it may be far smaller than both."""
     kl: Float[Array, " K"]
     ok: Bool[Array, " K"]
 
@@ -48,7 +48,7 @@ def eigen_search(
     excess = jnp.where(full_step, 0, size * jnp.exp(found))
     eta, gap = base + excess, above + excess[:, None]
     kl = _kl(eigenvalues, b, eta, gap)
-    # The same KL, rounded otherwise, may end a digit above the bound.
+    # Recomputed, the KL may exceed the bound by rounding.
     ok = (kl <= 1.001 * bound) & (bound > 0) & jnp.isfinite(eta) & jnp.all(gap > 0, axis=1)
     return EigenStep(eta, gap, kl, ok)
 
@@ -59,7 +59,7 @@ def _kl(
     eta: Float[Array, "*S K"],
     gap: Float[Array, "*S K D"],
 ) -> Float[Array, "*S K"]:
-    # x = l/eta and 1 + x = gap/eta; log(1 + x) - x/(1 + x) loses its digits for small x.
+    # x = l/eta and 1 + x = gap/eta; log(1 + x) - x/(1 + x) loses its precision for small x.
     x = eigenvalues / eta[..., None]
     ratio = gap / eta[..., None]
     exact = jnp.where(jnp.abs(x) < 0.5, jnp.log1p(x), jnp.log(ratio)) - x / ratio

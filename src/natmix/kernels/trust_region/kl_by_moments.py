@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from natmix.kernels.linalg import einsum
 
 NEAR = 0.02
-"""Below it `near_zero` is the better of the two."""
+"""Below this |x| the series `near_zero` is more accurate than f itself."""
 
 
 class Nodes(NamedTuple):
@@ -16,7 +16,7 @@ class Nodes(NamedTuple):
 
     points: Float[Array, "2 K"]
     roots: Float[Array, "2 K"]
-    """Of the weights, so that nothing overflows that is divided by eta afterwards."""
+    """Square roots of the weights: they are divided by eta before squaring, so that nothing overflows."""
 
 
 class KlByMoments(NamedTuple):
@@ -52,7 +52,7 @@ class KlByMoments(NamedTuple):
         )
 
     def __call__(self, log_eta: Float[Array, "*S K"]) -> Float[Array, "*S K"]:
-        """NaN where a node says that the precision is not positive definite."""
+        """KL(eta); NaN where a node lies at or below -eta, so that the precision is not positive definite."""
         eta = jnp.exp(log_eta)
         (point, root), (point2, root2) = zip(*self.covariance, strict=True)
         covariance = _of_covariance(point, root, eta) + _of_covariance(point2, root2, eta)
@@ -61,7 +61,7 @@ class KlByMoments(NamedTuple):
 
 
 def near_zero(x: Float[Array, "*S"]) -> Float[Array, "*S"]:
-    """The series of f(x) / x^2, for x so small that f itself has lost its digits."""
+    """The series of f(x) / x^2, for x so small that f itself cancels."""
     return 0.5 - x * (2 / 3 - x * (0.75 - x * 0.8))
 
 
@@ -95,7 +95,7 @@ def _two_nodes(*moments: Float[Array, " K"]) -> Nodes:
     skew = (third * scale - 3 * centre * second * scale + 2 * centre**3) / jnp.maximum(
         variance * deviation, tiny
     )
-    # Below this variance rounding of the moments leaves nothing of the skewness.
+    # Below this variance the skewness is lost to rounding.
     skew = jnp.where(variance > jnp.finfo(total.dtype).eps ** (2 / 3) * centre**2, skew, 0)
     root = jnp.sqrt(1 + 0.25 * skew**2)
     points = centre + deviation * jnp.stack([0.5 * skew - root, 0.5 * skew + root])

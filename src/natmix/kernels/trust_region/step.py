@@ -1,4 +1,4 @@
-"""The longest natural-gradient step within a bound on the KL divergence: its forms, and which one is taken.
+"""The longest natural-gradient step within a bound on the KL divergence: its forms, and which one is used.
 
 The step of Eq. 4 with the largest b = 1/eta <= 1/T such that KL(new || old) <= bound. In whitened coordinates
 and in the eigenbasis of A (eigenvalues l, gradient coordinates b) the new precision is 1 + l/eta, the mean
@@ -10,9 +10,9 @@ which falls as eta grows wherever the precision is positive definite.
 
 Forms:
 
-    eigen       one eigen-decomposition, then a search over D scalar terms; for covariances of any kind.
+    eigen       one eigen-decomposition, then a search with D scalar terms; for every covariance family.
     cholesky    a few Cholesky factorisations, guided by moments of A; for dense factors.
-    native      the same by a compiled kernel, for all components at once, absent ones at no cost.
+    native      the same by a native kernel for all components, which skips absent ones.
 """
 
 from collections.abc import Callable
@@ -62,9 +62,9 @@ def native_step(
     temperature: Scalar,
     max_rounding: float,
 ) -> tuple[TriangularFactors, Bool[Array, " K"]]:
-    """The updated Gaussians themselves, and which of the usable ones were updated; others stay as they are.
+    """The updated Gaussians, and which of the usable ones were updated; the others are unchanged.
 
-    An update fails too where rounding would move the new Gaussian's samples by more than ``max_rounding``
+    An update also fails where rounding would move the new Gaussian's samples by more than ``max_rounding``
     standard deviations, and by more than the old one's.
     """
     m, L, W = triangular(gaussians)
@@ -80,7 +80,7 @@ def whitened_step(
     bound: Float[Array, " K"],
     temperature: Scalar,
 ) -> WhitenedStep:
-    """The step by XLA; finite numbers are asked for."""
+    """The step by XLA; A and a must be finite."""
     return _BY_XLA[form](gaussians, A, a, bound, temperature)
 
 

@@ -29,7 +29,7 @@ class Change(eqx.Module):
     """The new component has covariance scale^2 I."""
     log_weight: Scalar
     gain: Scalar
-    """log p~ - log q at the place of the new component, -inf if none was sought."""
+    """log p~ - log q at the mean of the new component, -inf if the iteration adds none."""
 
 
 class AbstractComponentAdaptation(Option):
@@ -37,7 +37,7 @@ class AbstractComponentAdaptation(Option):
 
     @abc.abstractmethod
     def init(self, mixture: Mixture, prior: Mixture) -> PyTree:
-        """The state before the first iteration; the prior is one Gaussian, the start's spread."""
+        """The state before the first iteration; the prior is one Gaussian, the initial region."""
 
     @abc.abstractmethod
     def most_components(self, start: int) -> int:
@@ -45,7 +45,7 @@ class AbstractComponentAdaptation(Option):
 
     @abc.abstractmethod
     def num_candidates(self) -> int:
-        """How many points per adding iteration the target is wanted at."""
+        """How many `candidates` are evaluated in an iteration that adds a component."""
 
     @abc.abstractmethod
     def wants_to_add(self, iteration: Count, mixture: Mixture) -> Flag:
@@ -53,7 +53,7 @@ class AbstractComponentAdaptation(Option):
 
     @abc.abstractmethod
     def candidates(self, key: PRNGKey, prior: Mixture) -> Float[Array, "C D"]:
-        """Points at which a component might be added and the target is not yet known."""
+        """New points at which a component might be added; the target is evaluated there."""
 
     @abc.abstractmethod
     def adapt(

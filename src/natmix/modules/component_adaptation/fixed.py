@@ -1,4 +1,4 @@
-"""Option E: the number of components stays."""
+"""Option E: the number of components stays the same."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from natmix.modules.component_stepsizes.base import Rewards
 
 
 class Fixed(AbstractComponentAdaptation):
-    """Does nothing."""
+    """Neither adds nor deletes components."""
 
     letter: ClassVar[str] = "E"
     title: ClassVar[str] = "Fixed"

@@ -1,4 +1,4 @@
-"""A fixed number of samples, kept all but uniform over all samples ever seen."""
+"""Reservoir sampling: a fixed number of samples, nearly uniform over all samples of a run."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ class Reservoir(SampleStore):
     Attributes:
         x: samples.
         log_target: log p~ there.
-        seen: samples seen so far (it stops counting just below 2^31).
+        seen: samples offered so far (the count stops just below 2^31).
     """
 
     x: Float[Array, "S D"]
@@ -41,15 +41,17 @@ class Reservoir(SampleStore):
     def push(
         self, key: PRNGKey, x: Float[Array, "N D"], log_target: Float[Array, " N"], real: Bool[Array, " N"]
     ) -> "Reservoir":
-        """See new samples: sample number t enters with probability size/t, over a random slot.
+        """Offer new samples: sample number t enters with probability size/t and replaces a random one.
 
-        The samples that enter in one call take neighbouring slots from a random one on, so that no
-        two writes collide; each slot is overwritten with the same probability. Of the call that fills the
-        last slot only as many as there are empty slots enter, from a random one on: the others would all
-        fall on the slots of the first samples.
+        The samples that enter in one call take consecutive slots, the first at random, so that no two writes
+        collide and each slot is overwritten with the same probability. In the call that fills the last slot
+        only as many samples enter as there are empty slots, consecutive ones from a random one on: the
+        others would all replace the first samples of the run.
         """
         S = self.x.shape[0]
-        x, log_target, real = everywhere((x, log_target, real))  # each device looks for what it is to keep
+        x, log_target, real = everywhere(
+            (x, log_target, real)
+        )  # each device picks the samples of its own slots
         number = jnp.minimum(self.seen, _MANY - real.shape[0]) + jnp.cumsum(real) - 1
         bits = jax.random.bits(key, (real.shape[0] + 1,), jnp.uint32)
         u = (bits[1:] >> 8).astype(jnp.float32) * 2**-24
@@ -64,7 +66,7 @@ class Reservoir(SampleStore):
         return Reservoir(kept_x, kept_target, jnp.minimum(self.seen + total, _MANY - real.shape[0]))
 
     def spread(self, key: PRNGKey, n: int) -> tuple[Int[Array, " n"], Bool[Array, " n"]]:
-        """``n`` slots spread evenly over the filled ones (all of them if fewer), and which are real."""
+        """``n`` slots, stratified over the filled ones (all of these if fewer), and which are real."""
         i = jnp.arange(n)
         filled = self.filled
         share = (i + jax.random.uniform(key, (n,))) / n

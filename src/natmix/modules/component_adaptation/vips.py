@@ -29,7 +29,7 @@ class History(eqx.Module):
     rewards: Float[Array, "*K W"]
     """The last records, newest last."""
     quiet: Int[Array, " *K"]
-    """For how many iterations both the weight and the greedy weight have been negligible."""
+    """For how many iterations both the weight and the greedy weight have been below ``min_weight``."""
 
 
 class VipsState(eqx.Module):
@@ -48,10 +48,10 @@ class Vips(AbstractComponentAdaptation):
     uniformly between that of the prior and the weighted mean of the components'. Candidates are
     stored samples from the whole history and fresh draws from the prior.
 
-    A component goes when throughout the last w + del_iters records its weight and its greedy weight
-    (softmax of r/T) stayed below ``min_weight``, and its smoothed reward c has not risen over the
-    one o that lies del_iters earlier: (c - o) / |o - max c| <= ``min_improvement``, smoothed by a
-    Gaussian kernel of w = 2 floor(del_iters/3) entries and standard deviation del_iters/8.
+    A component is deleted when two conditions hold. Its weight and its greedy weight (softmax of r/T) stayed
+    below ``min_weight`` throughout the last w + del_iters records. And its smoothed reward c has not risen
+    over its value o del_iters records earlier: (c - o) / |o - max c| <= ``min_improvement``. The kernel is a
+    Gaussian with w = 2 floor(del_iters/3) entries and standard deviation del_iters/8.
     """
 
     add_iters: Array = count(30, "iterations between additions", low=1)
@@ -80,7 +80,7 @@ class Vips(AbstractComponentAdaptation):
 
     @property
     def window(self) -> int:
-        """Records that deletion looks at."""
+        """The number of recorded rewards that a deletion depends on."""
         return self._kernel_size + self.del_iters
 
     def init(self, mixture: Mixture, prior: Mixture) -> VipsState:
@@ -122,7 +122,7 @@ class Vips(AbstractComponentAdaptation):
             database = database.push(key_store, samples.x, samples.log_target, usable)
         history = self._record(state.history, mixture, rewards, temperature)
         delete = self._useless(history.value, iteration, mixture, rewards)
-        # Deletion comes first: a full house with a leaver has room for a newcomer.
+        # Deletion comes first: the slot of a deleted component is free for a new one.
         remaining = mixture.log_weights - jnp.where(delete, jnp.inf, 0)
         survivors = Mixture(jax.nn.log_softmax(remaining), mixture.components)
         add = self.wants_to_add(iteration, survivors)
@@ -143,7 +143,7 @@ class Vips(AbstractComponentAdaptation):
         def seek_if_wanted(_: None) -> tuple[Array, Array, Array]:
             return jax.lax.cond(add, seek, nothing, None)
 
-        # Seeds that run together search only when one of them is to add.
+        # In a batch of runs the search is skipped unless one of them adds.
         mean, score, gain = jax.lax.cond(batch_any(add), seek_if_wanted, nothing, None)
         add = add & (score > -jnp.inf)
         share = jax.random.uniform(key_size, (), mixture.dtype)
@@ -174,7 +174,7 @@ class Vips(AbstractComponentAdaptation):
         kernel = jnp.asarray(bell / bell.sum(), mixture.dtype)
         exists = mixture.log_weights > -jnp.inf
         full = rewards.records >= self.window
-        # Relative to the best reward, so that rewards of any size keep their digits.
+        # Relative to the best reward, so that large rewards keep their precision.
         top = jnp.max(jnp.where(exists, rewards.last, -jnp.inf))
         safe = jnp.where(jnp.isfinite(history.rewards), history.rewards - top, 0)
         current = einsum("kw,w->k", safe[:, -w:], kernel)
@@ -196,7 +196,7 @@ def _pool(
     usable: Bool[Array, " N"],
     candidates: NewSamples,
 ) -> tuple[Float[Array, "C D"], Float[Array, " C"], Bool[Array, " C"]]:
-    """Fresh candidates and stored samples (or this iteration's, without a database); real ones first."""
+    """All candidates: fresh ones, and stored samples (without a database, those of this iteration)."""
     parts = [(candidates.x, candidates.log_target, candidates.real & (candidates.log_target < jnp.inf))]
     if database is not None:
         slots, ok = database.spread(key, min(n, database.x.shape[0]))
@@ -215,7 +215,7 @@ def _best_candidate(
     depth: Scalar,
     count: Count | None = None,
 ) -> tuple[Float[Array, " D"], Scalar, Scalar]:
-    """The candidate of highest score, its score, and log p~ - log q there; none is beyond ``count``."""
+    """The candidate of highest score among the first ``count``, its score, and log p~ - log q there."""
     if x.shape[0] == 0:
         nowhere = jnp.full((), -jnp.inf, mixture.dtype)
         return jnp.zeros(mixture.dim, mixture.dtype), nowhere, nowhere

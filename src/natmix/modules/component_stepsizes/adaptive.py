@@ -13,7 +13,7 @@ from natmix.modules.improvement import adapted, check_limits
 from natmix.modules.per_component import PerComponent
 
 
-class AdaptiveRow(eqx.Module):
+class StepsizeState(eqx.Module):
     """What is kept for each component."""
 
     stepsize: Float[Array, " *K"]
@@ -38,15 +38,15 @@ class Adaptive(AbstractComponentStepsize):
     def __check_init__(self) -> None:
         check_limits(self)
 
-    def init(self, mixture: Mixture) -> PerComponent[AdaptiveRow]:
+    def init(self, mixture: Mixture) -> PerComponent[StepsizeState]:
         dtype = mixture.dtype
-        fresh = AdaptiveRow(self.stepsize.astype(dtype), jnp.zeros((), dtype))
+        fresh = StepsizeState(self.stepsize.astype(dtype), jnp.zeros((), dtype))
         return PerComponent.full(mixture.num_components, fresh)
 
     def update(
-        self, state: PerComponent[AdaptiveRow], rewards: Rewards, updates: Int[Array, " K"]
-    ) -> tuple[PerComponent[AdaptiveRow], Float[Array, " K"]]:
+        self, state: PerComponent[StepsizeState], rewards: Rewards, updates: Int[Array, " K"]
+    ) -> tuple[PerComponent[StepsizeState], Float[Array, " K"]]:
         old = state.value.stepsize
         new = adapted(self, old, rewards.last > state.value.previous)
         stepsize = jnp.where(rewards.records >= 2, new, old)
-        return state.set(AdaptiveRow(stepsize, rewards.last)), stepsize
+        return state.set(StepsizeState(stepsize, rewards.last)), stepsize

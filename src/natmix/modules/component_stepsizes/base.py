@@ -31,4 +31,4 @@ class AbstractComponentStepsize(Option):
     def update(
         self, state: PyTree, rewards: Rewards, updates: Int[Array, " K"]
     ) -> tuple[PyTree, Float[Array, " K"]]:
-        """The stepsizes of this iteration, given the updates each component received so far."""
+        """The stepsizes of this iteration, given how many updates each component has received so far."""

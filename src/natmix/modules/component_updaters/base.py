@@ -16,27 +16,27 @@ from natmix.modules.records import NaturalGradient
 MAX_ROUNDING = 0.03
 """How far rounding may move a component's samples, in its own standard deviations.
 
-Beyond it a component's density no longer fits its samples; with estimates from few samples (P) such a
-component can be taken for the best of all and draw all the weight.
+Beyond it a component's density no longer matches its samples. With estimates from few samples (P) such a
+component can seem the best of all and take all the weight.
 """
 
 _UPDATED_ENTRIES = 2**12
-"""Entries of the covariances that are updated at once on a CPU: one component alone where it has more."""
+"""Entries of the covariances that are updated together on a CPU; at least one component."""
 
 
 class Proposal(NamedTuple):
-    """Updated Gaussians before it is known which of them are usable."""
+    """Updated Gaussians, and for which of them the update itself succeeded; `_update` checks the rest."""
 
     gaussians: AbstractGaussians
     ok: Bool[Array, " K"]
 
 
 Updated: TypeAlias = tuple[AbstractGaussians, Bool[Array, " K"]]
-"""New Gaussians and which updates succeeded; a failed one leaves its component alone."""
+"""New Gaussians and which updates succeeded; a failed update leaves its component unchanged."""
 
 
 class Propose(Protocol):
-    """New Gaussians; one that is not usable may hold anything."""
+    """Proposes new Gaussians; those that are not usable may hold any numbers."""
 
     def __call__(
         self,
@@ -62,17 +62,17 @@ class AbstractComponentUpdater(Option):
         temperature: Scalar,
         present: Bool[Array, " K"] | None = None,
     ) -> Updated:
-        """New Gaussians and which updates succeeded; a failed one leaves its component alone.
+        """New Gaussians and which updates succeeded; a failed update leaves its component unchanged.
 
-        An update fails too when the new Gaussian would be too narrow for its float type, or where a component
-        is not ``present``.
+        An update also fails when the new Gaussian would be too narrow for its floating-point type, and for a
+        component that is not ``present``.
         """
 
 
 def usable_components(
     natural_gradient: NaturalGradient, present: Bool[Array, " K"] | None
 ) -> Bool[Array, " K"]:
-    """Those that are there and have a natural gradient."""
+    """The components that are present and have a natural gradient."""
     return natural_gradient.ok if present is None else natural_gradient.ok & present
 
 
@@ -85,7 +85,7 @@ def update_in_blocks(
     temperature: Scalar,
     present: Bool[Array, " K"] | None,
 ) -> Updated:
-    """The update by proposals for some components at a time, where they and their factors are usable."""
+    """Update some components at a time; those with an unusable proposal stay as they are."""
     block = Partial(_update, propose, temperature)
     arrays = (gaussians, natural_gradient, stepsize, updates)
     if present is None:

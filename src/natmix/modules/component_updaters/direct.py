@@ -19,7 +19,8 @@ from natmix.modules.records import NaturalGradient
 class Direct(AbstractComponentUpdater):
     """S'^-1 = S^-1 + b G and S'^-1 m' = S^-1 m + b (G m - g), Eq. 4.
 
-    Whitened: precision I + b A, mean step -(I + b A)^-1 b a. Undone where not positive definite.
+    Whitened: precision I + b A, mean step -(I + b A)^-1 b a. The update fails where that
+    precision is not positive definite.
     """
 
     letter: ClassVar[str] = "I"

@@ -33,6 +33,6 @@ class AbstractNgEstimator(Option):
         """Learn which component updates succeeded."""
 
 
-def finite_rows(values: Float[Array, "K ..."]) -> Bool[Array, " K"]:
-    """Which rows are finite throughout."""
+def finite_components(values: Float[Array, "K ..."]) -> Bool[Array, " K"]:
+    """Which components have only finite values."""
     return jnp.all(jnp.isfinite(values.reshape(values.shape[0], -1)), axis=1)

@@ -9,7 +9,7 @@ from natmix.array_types import Scalar
 from natmix.kernels.more_regressions import regressions
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag, real
-from natmix.modules.ng_estimators.base import AbstractNgEstimator, finite_rows
+from natmix.modules.ng_estimators.base import AbstractNgEstimator, finite_components
 from natmix.modules.per_component import PerComponent
 from natmix.modules.records import Batch, NaturalGradient
 
@@ -50,15 +50,15 @@ class More(AbstractNgEstimator):
             self.self_normalised,
             self.own_samples_only,
         )
-        # Standard weights enter as w/n: only their size relative to the ridge differs from
-        # self-normalised ones, and exp(log_scale) may overflow, so the ridge is divided instead.
+        # Standard weights w/n differ from self-normalised ones only in their size relative to the ridge.
+        # exp(log_scale) may overflow, so the ridge is divided instead of multiplying the weights.
         ridge = state.value * jnp.exp(-jnp.maximum(pairs.log_scale, -60.0))
-        # As in the estimator S: zeros count as zero_penalty log P rather than -zero_penalty (1 - P).
+        # As in the estimator S, zeros count as zero_penalty log P rather than -zero_penalty (1 - P).
         inside, total = pairs.inside, pairs.total
         extra = jnp.where(inside > 0, zero_penalty * (total / jnp.maximum(inside, 1e-30) - 1), 0)
         coefficients = pairs.regress(mixture.components, mixture.exists, batch, extra, ridge)
         hessian, gradient = mixture.components.unpack(coefficients)
-        ok = pairs.ok & (inside > 0) & finite_rows(coefficients)
+        ok = pairs.ok & (inside > 0) & finite_components(coefficients)
         return NaturalGradient(-hessian, -gradient, ok)
 
     def feedback(

@@ -14,18 +14,18 @@ from natmix.kernels.scores import mixture_score
 from natmix.kernels.stein_sums import own_stein_sums, score_moments, stein_sums
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag
-from natmix.modules.ng_estimators.base import AbstractNgEstimator, finite_rows
+from natmix.modules.ng_estimators.base import AbstractNgEstimator, finite_components
 from natmix.modules.records import Batch, NaturalGradient
 
 
 class Stein(AbstractNgEstimator):
     """E[grad R] by Monte Carlo (Eq. 6) and E[hess R] = E[S^-1 (x - m) grad R^T] (Eq. 7), symmetrised.
 
-    Where the target's density is zero there is no gradient; the fall of the log density at the
-    border enters by the score function instead, as ``zero_penalty`` log P with P the component's
-    share of positive density: grad log P = E[score | positive] - E[score]. Near P = 1 this is a fall
-    of ``zero_penalty`` nats; for small P it grows like 1/P, so that no gain in entropy outweighs it.
-    A component without a single positive sample knows no way back and is left alone.
+    Where the target's density is zero it has no gradient. The drop of the log density at the border of its
+    support enters by the score function instead, as a reward ``zero_penalty`` log P, where P is the
+    component's probability of a positive density: grad log P = E[score | positive] - E[score]. Near P = 1
+    this is a drop of ``zero_penalty`` nats; for small P its gradient grows like 1/P, so that no gain in
+    entropy outweighs it. A component without a sample of positive density is not updated.
     """
 
     self_normalised: bool = flag(True, "importance weights sum to one per component")
@@ -72,7 +72,7 @@ class Stein(AbstractNgEstimator):
         size = jnp.exp(log_scale)
         A = -gaussians.scaled(hessian, size) - hessian_0
         a = -gradient * size[:, None] - gradient_0
-        return NaturalGradient(A, a, ok & (inside > 0) & finite_rows(A) & finite_rows(a))
+        return NaturalGradient(A, a, ok & (inside > 0) & finite_components(A) & finite_components(a))
 
     def feedback(self, state: None, success: Bool[Array, " K"]) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Module 1, SampleSelector: draws new samples, reuses old ones, and knows their background density."""
+"""Module 1, SampleSelector: draws new samples, reuses old ones, and computes their background density."""
 
 from natmix.modules.sample_selectors.base import AbstractSampleSelector
 from natmix.modules.sample_selectors.components import FromComponents

@@ -1,4 +1,4 @@
-"""The contract of a sample selector, and the parts both options share."""
+"""The contract of a sample selector, and what both options share."""
 
 import abc
 import math
@@ -15,7 +15,7 @@ from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import Option, integer, ratio
 from natmix.modules.records import Batch, Draws
-from natmix.modules.sample_selectors.reuse import NewSamples, OldSamples, Ring
+from natmix.modules.sample_selectors.reuse import OldSamples, Ring, RingUpdate
 
 
 class AbstractSampleSelector(Option):
@@ -24,9 +24,9 @@ class AbstractSampleSelector(Option):
     The newest floor(reuse_ratio * desired_samples) * K samples are reused. Their effective sample
     size decides how many new ones are drawn (Section 3.1); the background density z covers all.
 
-    The Gaussians of old samples must be kept, K per iteration, so samples older than ``max_age``
-    iterations are not reused: the paper has no such limit. Where components hardly move it raises the
-    new samples per component from 1 to about desired_samples / max_age.
+    The Gaussians of old samples must be stored, K per iteration. Therefore samples older than ``max_age``
+    iterations are not reused; the paper has no such limit. Where components hardly move, the limit raises
+    the number of new samples per component from 1 to about desired_samples / max_age.
     """
 
     desired_samples: int = integer(100, "effective samples wanted", low=1)
@@ -54,12 +54,12 @@ class AbstractSampleSelector(Option):
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Array
     ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
-        """New samples, those wanted in front, the slots they come from, and how many each slot has drawn."""
+        """New samples (the real ones first), the slots they were drawn from, and how many each slot drew."""
 
     @property
     @abc.abstractmethod
     def draws_per_slot(self) -> int | None:
-        """The most new samples of one component, which lie side by side; None if there is no bound."""
+        """The most new samples of one component, stored consecutively; None if there is no bound."""
 
     @property
     def reused_per_slot(self) -> int:
@@ -81,7 +81,7 @@ class AbstractSampleSelector(Option):
     def ask(
         self, state: Ring | None, key: PRNGKey, iteration: Count, mixture: Mixture, ids: Int[Array, " K"]
     ) -> Draws:
-        """New samples, those wanted in front."""
+        """New samples, the real ones first."""
         old = None if state is None else state.recall(mixture, self._wanted(mixture), iteration)
         x, source, number = self.draw(key, mixture, ids, self._n_eff_of_old(old, mixture))
         x, source = split((x, source))
@@ -107,7 +107,7 @@ class AbstractSampleSelector(Option):
         mixture: Mixture,
         zero_penalty: Array,
     ) -> tuple[Ring | None, Batch]:
-        """All samples of the iteration with everything the estimators need to know about them."""
+        """All samples of the iteration, old and new, with what the estimators need."""
         K = mixture.num_components
         new = jnp.arange(draws.x.shape[0]) < draws.count
         x = jnp.where(new[:, None], draws.x, 0)
@@ -124,7 +124,7 @@ class AbstractSampleSelector(Option):
             log_own = jnp.take_along_axis(log_components, draws.source[:, None], axis=1)[:, 0]
             mass, each = state.background_log_density(x, old.used, log_own, draws.count)
             keep = new & (log_density < jnp.inf)
-            newest = NewSamples(draws, log_density, gradient, keep, log_components, each)
+            newest = RingUpdate(draws, log_density, gradient, keep, log_components, each)
             state = state.push(old, newest, mixture.components, iteration)
             old_mass = log_sums(old.log_components, jnp.log(drawn))
             real = jnp.concatenate([old.real, new])
@@ -152,7 +152,7 @@ class AbstractSampleSelector(Option):
 
 
 def _samples(draws: Draws) -> Count:
-    """Old and new ones."""
+    """The number of old and new samples."""
     return draws.count if draws.old is None else draws.count + jnp.sum(draws.old.real, dtype=jnp.int32)
 
 
@@ -167,7 +167,7 @@ def _batch(
     log_components: Array,
     zero_penalty: Array,
 ) -> Batch:
-    """With everything but x, which is so already, made harmless where it means nothing."""
+    """The batch, with finite placeholders for samples that are not real or not valid (x has them already)."""
     valid = real & (raw < jnp.inf)  # NaN and +inf are not
     zero = valid & (raw == -jnp.inf)
     if slope is not None:
@@ -195,7 +195,7 @@ def _batch(
 
 
 def _own_table(source: Int[Array, " N"], real: Bool[Array, " N"], K: int, n: int) -> Int[Array, "K n"]:
-    """Where each component's new samples are: side by side, in the order of the components."""
+    """Indices of each component's new samples, which are consecutive and in the order of the components."""
     N = source.shape[0]
     owner = jnp.where(real & (source >= 0), source, K)
     first = jnp.full(K, N, jnp.int32).at[owner].min(jnp.arange(N, dtype=jnp.int32), mode="drop")

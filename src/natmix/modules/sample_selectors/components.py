@@ -41,7 +41,7 @@ class FromComponents(AbstractSampleSelector):
         missing = self.desired_samples - jnp.floor(n_eff).astype(jnp.int32)
         exists = mixture.log_weights > -jnp.inf
         number = jnp.where(exists, jnp.maximum(missing, self.min_new_samples), 0)
-        # Noise depends on the component's identity, not on its slot or on padding.
+        # The noise depends on the component's id, not on its slot or on the capacity.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(ids)
         x, source = component_draws(mixture.components, keys, number, exists, self.max_draws(1))
         return x, source, number

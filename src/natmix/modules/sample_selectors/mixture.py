@@ -21,8 +21,8 @@ from natmix.random_keys import draw_components
 class FromMixture(AbstractSampleSelector):
     """Draws max(min_new_samples, desired - floor(n_eff)) samples from the mixture.
 
-    ``desired_samples`` is the whole mixture's number, as in the paper's tables; with
-    ``per_component`` it is multiplied by the number of components, as in its text.
+    ``desired_samples`` is the total number, as in the paper's tables; with ``per_component`` it is
+    multiplied by the number of components, as in its text.
     """
 
     per_component: bool = flag(False, "multiply desired_samples by the number of components")
@@ -54,7 +54,7 @@ class FromMixture(AbstractSampleSelector):
         K = jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32) if self.per_component else 1
         missing = self.desired_samples * K - jnp.floor(n_eff).astype(jnp.int32)
         wanted = jnp.arange(n) < jnp.maximum(missing, self.min_new_samples)
-        # One key per sample: more room for samples does not change the first ones.
+        # One key per sample: a larger capacity does not change the first samples.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(n))
         rows = jax.vmap(lambda k: draw_components(k, mixture.log_weights, 1)[0])(keys)
         noise = normals(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), (D,), mixture.dtype)

@@ -24,7 +24,7 @@ from natmix.modules.records import Draws
 
 
 class OldSamples(NamedTuple):
-    """All samples of the ring, newest first; the rows marked ``real`` are reused."""
+    """All samples of the ring, newest first; those marked ``real`` are reused."""
 
     x: Float[Array, "R D"]
     log_target: Float[Array, " R"]
@@ -33,17 +33,17 @@ class OldSamples(NamedTuple):
     near: Int[Array, " R"]
     """The slots of the components that they were drawn from."""
     log_components: Float[Array, "R K"]
-    """Their log densities under the present components, -inf where that is negligible."""
+    """Their log densities under the present components, -inf where negligible at working precision."""
     used: Float[Array, " HK"]
-    """How many of those reused each remembered Gaussian has drawn."""
+    """How many of the reused samples were drawn from each stored Gaussian."""
     log_mass: Float[Array, " R"]
     """log sum_g used_g N(x; g)."""
     log_background: Float[Array, " R"]
-    """The same divided by their number, 0 for those that are not reused."""
+    """log z: the same divided by the number of reused samples; 0 for samples that are not reused."""
 
 
-class NewSamples(NamedTuple):
-    """What a ring keeps of the samples of one iteration."""
+class RingUpdate(NamedTuple):
+    """What a ring is given about the new samples of one iteration."""
 
     draws: Draws
     log_target: Float[Array, " N"]
@@ -56,11 +56,11 @@ class NewSamples(NamedTuple):
 class Ring(eqx.Module):
     """The newest samples of earlier iterations.
 
-    The background z = sum_g n_g N(x; g) / n needs all remembered Gaussians g. It is kept up to date rather
-    than computed anew: ``log_sums`` has one sum per sample and generation, to which an iteration adds one
-    column (the present components, whose densities it needs anyway) and the rows of its few new samples.
-    Only the oldest generation, of which some samples may have left, is summed anew.
-    On several devices every one has the whole ring, and meets its share of it with the Gaussians.
+    The background z = sum_g n_g N(x; g) / n needs all stored Gaussians g. It is updated, not recomputed:
+    ``log_sums`` has one sum per sample and generation. An iteration adds one column (the present components,
+    whose densities it needs anyway) and the rows of its few new samples. Only the oldest generation, some of
+    whose samples may have been overwritten, is summed again. On several devices each holds the whole ring,
+    and evaluates densities for its share of the samples.
 
     Attributes:
         x: samples.
@@ -104,11 +104,11 @@ class Ring(eqx.Module):
 
     @property
     def max_age(self) -> int:
-        """H, how many generations are remembered."""
+        """H, how many generations are stored."""
         return self.log_sums.shape[1]
 
     def recall(self, mixture: Mixture, wanted: Count, iteration: Count) -> OldSamples:
-        """The newest ``wanted`` samples that are not too old, seen from the present mixture."""
+        """The newest ``wanted`` samples that are not too old, with densities under the present mixture."""
         R, H, K = self.x.shape[0], self.max_age, mixture.num_components
         age = jnp.arange(R)
         slot = (self.next - 1 - age) % R
@@ -146,7 +146,7 @@ class Ring(eqx.Module):
         cut = (some > 0) & (some < all_of_it)
         start = jnp.argmax(cut) * K
 
-        def anew(_: None) -> Float[Array, " R"]:
+        def recomputed(_: None) -> Float[Array, " R"]:
             rows, n = jax.tree.map(
                 lambda a: jax.lax.dynamic_slice_in_dim(a, start, K, 0), (self.gaussians, used)
             )
@@ -156,7 +156,7 @@ class Ring(eqx.Module):
             return jnp.full(x.shape[0], -jnp.inf, x.dtype)
 
         whole = jnp.where((some > 0) & ~cut, log_sums, -jnp.inf)
-        part = jax.lax.cond(batch_any(jnp.any(cut)), anew, nothing, None)
+        part = jax.lax.cond(batch_any(jnp.any(cut)), recomputed, nothing, None)
         return jnp.logaddexp(jax.nn.logsumexp(whole, axis=1), part)
 
     def background_log_density(
@@ -170,9 +170,9 @@ class Ring(eqx.Module):
         return background_log_density(self.gaussians, x, used, self.counts, log_own, self.max_age, count)
 
     def push(
-        self, old: OldSamples, new: NewSamples, components: AbstractGaussians, iteration: Count
+        self, old: OldSamples, new: RingUpdate, components: AbstractGaussians, iteration: Count
     ) -> "Ring":
-        """Add this iteration's samples that are to be kept, over the oldest ones, and its Gaussians."""
+        """Write the samples to keep over the oldest ones, and store this iteration's Gaussians."""
         R, K = self.x.shape[0], components.capacity
         generation = iteration % self.max_age
         keep, draws = everywhere(new.keep), new.draws
@@ -184,7 +184,7 @@ class Ring(eqx.Module):
         here_old, here_new = (
             log_sums_of(c, jnp.log(counts)) for c in (old.log_components, new.log_components)
         )
-        # The old samples are there newest first, from the slot before the next one back.
+        # The old samples are listed newest first, backwards from the slot before ``next``.
         column = jnp.roll(everywhere(here_old)[::-1], self.next)
         born = jnp.full(keep.shape, iteration, jnp.int32)
         stores = [

@@ -17,7 +17,7 @@ _LOG_SHORTEST = -60.0
 class TrustRegion(AbstractWeightUpdater):
     """q'(o) ~ q(o) exp(E(o) / (eta + T)) with the smallest eta >= 0 such that KL(q' || q) <= stepsize.
 
-    Eq. 9 with the stepsize 1/(eta + T), found by nested intervals: the KL grows with it.
+    Eq. 9 with the stepsize 1/(eta + T). The KL grows with the stepsize, which is found by bisection.
     """
 
     letter: ClassVar[str] = "O"
@@ -38,7 +38,7 @@ class TrustRegion(AbstractWeightUpdater):
         def inside(log_b: Float[Array, "*S"]) -> Bool[Array, "*S"]:
             return categorical_kl(at(log_b), log_weights) <= stepsize
 
-        # Steps are sought relative to the spread of E, which may be of any size.
+        # The search is relative to the spread of E, which may have any magnitude.
         spread = jnp.maximum(jnp.max(jnp.abs(log_ratio)), 1e-6)
         shortest = jnp.minimum(log_full, -jnp.log(spread)) + _LOG_SHORTEST / 2
         longest = -first_inside(lambda t: inside(-t), -log_full, -shortest, _HALVINGS, log_weights.size)
