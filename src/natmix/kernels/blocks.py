@@ -150,11 +150,11 @@ def map_components(
     If nothing is said about presence, ``fn`` is given all rows together. On several devices each has its own
     components.
     """
-    mesh = current().mesh
-    if mesh is not None:
+    plan = current()
+    if plan.mesh is not None:
         # Simulated devices do one after another, as they share the threads of one pool: LAPACK's routines for
         # batches of matrices hold a thread while they wait for others, so that all would wait for ever.
-        if mesh.devices.flat[0].platform == "cpu":
+        if plan.on_cpu:
             present, at_once = jnp.ones(_length(rows), bool) if present is None else present, 1
         return sharding.map_rows(Partial(_own_components, fn, at_once), rows, present)
     if present is None:
