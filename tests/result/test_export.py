@@ -135,7 +135,7 @@ def test_a_plain_fit_has_one_variable(arviz):
             plain.to_arviz(**{what: True})
     with pytest.raises(ValueError, match="elbo_samples"):
         dataclasses.replace(plain, draws=None).to_arviz()
-    with pytest.raises(ValueError, match="needs the NumPyro model that was fitted"):
+    with pytest.raises(ValueError, match="needs a NumPyro model, and this is the fit of a function"):
         plain.to_numpyro_guide()
 
 

@@ -211,7 +211,9 @@ def _circular(gaussians: GaussianBatch, w: Array, x: Array, v: Array) -> tuple[A
     return _parted(gaussians, _circular_in_double(x, w, v, gaussians.mean))
 
 
-def _parted(gaussians: GaussianBatch, both: Float[Array, "K DD+D"]) -> tuple[Array, Array]:
+def _parted(
+    gaussians: GaussianBatch, both: Float[Array, "K DD_and_D"]
+) -> tuple[Float[Array, "K D D"], Float[Array, "K D"]]:
     K, D = gaussians.mean.shape
     return both[:, : D * D].reshape(K, D, D), both[:, D * D :]
 

@@ -86,7 +86,7 @@ def _panels(number: int) -> "list[Axes3D]":
     return [figure.add_subplot(rows, columns, i + 1, projection="3d") for i in range(number)]
 
 
-def _poses(mixture: Mixture, rows: np.ndarray, samples: int, seed: int) -> Float[Array, "K S+1 D"]:
+def _poses(mixture: Mixture, rows: np.ndarray, samples: int, seed: int) -> Float[Array, "K {samples}+1 D"]:
     """The means of these components, each followed by samples of it."""
     chosen = mixture.components.take(jnp.asarray(rows))
     noise = jax.random.normal(jax.random.key(seed), (len(rows), samples, mixture.dim), mixture.dtype)

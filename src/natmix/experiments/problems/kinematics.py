@@ -291,13 +291,13 @@ class Points(eqx.Module):
         return bodies.position[level, chain] + apply(bodies.rotation[level, chain], self.offset[..., None])
 
 
-def multiply(A: Float[Array, "*F 3 3 N"], B: Float[Array, "*F 3 3 N"]) -> Float[Array, "*F 3 3 N"]:
+def multiply(A: Float[Array, "*#F 3 3 #N"], B: Float[Array, "*#F 3 3 #N"]) -> Float[Array, "*#F 3 3 #N"]:
     """A B for every configuration."""
     first, second, third = (A[..., :, j, None, :] * B[..., None, j, :, :] for j in range(3))
     return first + second + third
 
 
-def apply(A: Float[Array, "*F 3 3 N"], v: Float[Array, "*F 3 N"]) -> Float[Array, "*F 3 N"]:
+def apply(A: Float[Array, "*#F 3 3 #N"], v: Float[Array, "*#F 3 #N"]) -> Float[Array, "*#F 3 #N"]:
     """A v for every configuration."""
     first, second, third = (A[..., :, j, :] * v[..., None, j, :] for j in range(3))
     return first + second + third
