@@ -351,13 +351,13 @@ def test_the_longest_step_within_the_bound(form: str, dtype: type) -> None:
     A = noise.normal(size=(K, D, D)) * np.geomspace(0.1, 10, K)[:, None, None]
     A = np.where(np.arange(K)[:, None, None] % 2 == 0, A @ A.transpose(0, 2, 1), A + A.transpose(0, 2, 1))
     a, bound = noise.normal(size=(K, D)), np.geomspace(1e-3, 3, K)
-    arrays = [jnp.asarray(b, dtype) for b in (A, a, bound)]
+    curvature, gradient, bounds = (jnp.asarray(b, dtype) for b in (A, a, bound))
     T = jnp.asarray(1, dtype)
     if form == "native":
-        new, ok = trust_region.native_step(g, *arrays, jnp.ones(K, bool), T, 0.03)  # type: ignore[call-arg]
+        new, ok = trust_region.native_step(g, curvature, gradient, bounds, jnp.ones(K, bool), T, 0.03)
         moved = g.with_factors(new)
     else:
-        step = trust_region.whitened_step(form, g, *arrays, T)  # type: ignore[call-arg]
+        step = trust_region.whitened_step(form, g, curvature, gradient, bounds, T)
         moved, ok = g.moved(step.factor, step.shift), step.ok
     assert np.all(ok)
     kl = gaussian_kl(moved, g)

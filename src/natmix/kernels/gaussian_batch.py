@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 LOG_2PI = float(np.log(2 * np.pi))
 
-Curvature = Float[Array, "K *form"]
+Curvature = Float[Array, " K *form"]
 """Whitened symmetric matrices, one per component, in the form of a family."""
 
 

@@ -87,7 +87,7 @@ def test_the_algorithm_comes_back_from_its_configuration():
     ("arguments", "words"),
     [
         ({"preset": "best"}, "preset must be fit or paper"),
-        ({"covariance": "round"}, "covariance must be full or diagonal"),
+        ({"covariance": "round"}, "covariance must be full"),
         ({"dtype": "float16"}, "dtype must be float32 or float64"),
         ({"components": 0}, "at least one component"),
         ({"preset": "paper"}, "no hyperparameters for SAMTRON on 'tiny'"),
