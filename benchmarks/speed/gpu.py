@@ -10,7 +10,7 @@ float64 and TF32, and a copy. For every size (components, dimensions, samples pe
     kernels     log densities, score of the mixture, Stein's sums: time, FLOP/s done (products alone) and
                 bytes/s (arguments, results, and the one large array between), as shares of the ceilings for
                 float32 and for copies. Up to 64 dimensions they run in float64 (see
-                natmix/gaussians/_kernels.py), above partly.
+                natmix/kernels/coordinates.py), above partly.
                 Where there is much work the library leaves out pairs of sample and component that do not
                 matter: "by pairs".
     update      trust-region step of all components

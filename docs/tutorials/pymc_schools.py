@@ -36,7 +36,7 @@ print(f"\nmean of tau: {result.sample(20_000)['tau'].mean():.2f}, corrected {cor
 first = result.predict(2000)["effect"][:, 0]
 print(f"next effect in the first school: {first.mean():.1f} ± {first.std():.1f}")
 
-# PyMC's own sampler, begun where the mixture is: a few draws need no long way to the posterior.
+# PyMC's own sampler, started from the mixture: its short warm-up starts inside the posterior.
 with schools:
     chains = pm.sample(
         100, tune=100, chains=2, cores=1, initvals=result.sampler_start(2).initvals, progressbar=False

@@ -20,6 +20,8 @@ from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.default_algorithm import logger, resolve_algorithm
 from natmix.initialization.region import Region
+from natmix.interrupts import sigterm_as_ctrl_c
+from natmix.kernels.plan import using
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
@@ -29,6 +31,7 @@ from natmix.result.result import Result
 from natmix.targets import as_target
 
 
+@sigterm_as_ctrl_c
 def fit(
     target: Any,
     dim: int | None = None,
@@ -160,12 +163,13 @@ def fit(
         initial = arguments.found_by(method, known, key_start, most)
 
     # The run.
-    capacity = initial_capacity(chosen, initial.mixture.num_components, initial.mixture.dim)
-    state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
-    evaluations = found.probes + initial.evaluations
-    one = SingleFit(chosen, known, state, initial.mixture.num_components, options, evaluations, clock)
-    before = BeforeIterations(found.probes, initial.evaluations, clock.read(), jax.device_get(state.prior))
-    outcome = one.run(key_elbo)
+    with using(chosen.plan(initial.mixture).alone()):
+        capacity = initial_capacity(chosen, initial.mixture.num_components, initial.mixture.dim)
+        state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
+        evaluations = found.probes + initial.evaluations
+        one = SingleFit(chosen, known, state, initial.mixture.num_components, options, evaluations, clock)
+        begin = BeforeIterations(found.probes, initial.evaluations, clock.read(), jax.device_get(state.prior))
+        outcome = one.run(key_elbo)
 
     settings = {
         "algorithm": chosen.settings(),
@@ -181,7 +185,7 @@ def fit(
         **options.settings(),
     }
     notes += [initial.note] if initial.note else []
-    result = fit_result(outcome, before, chosen, known, model, settings, notes, clock.read())
+    result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())
     if outcome.failure is not None:
         outcome.failure.result = result if outcome.iterations else None
         raise outcome.failure from outcome.failure.__cause__

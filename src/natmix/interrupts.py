@@ -1,11 +1,16 @@
 """Ctrl-C or SIGTERM ends a run at the next good moment instead of losing it."""
 
 import contextlib
+import functools
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FrameType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Ctrl-C, and what batch systems announce the end with."""
@@ -65,6 +70,26 @@ class Interrupt:
         again, self.asked = self.asked, True
         if again or self._at_once:
             raise KeyboardInterrupt
+
+
+def sigterm_as_ctrl_c(fn: Callable[P, R]) -> Callable[P, R]:
+    """While ``fn`` runs in the main thread, SIGTERM raises KeyboardInterrupt, unless it has a handler.
+
+    An `Interrupt` that watches inside takes its place for as long.
+    """
+
+    @functools.wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return fn(*args, **kwargs)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    return call
 
 
 _current: ContextVar[Interrupt | None] = ContextVar("natmix_interrupt", default=None)

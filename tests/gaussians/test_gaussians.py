@@ -49,6 +49,10 @@ def _held_curvature(g: AbstractGaussians, found: tuple[jax.Array, jax.Array], fa
     return held(family, dense(g, A)), a
 
 
+def _cross_moment(g: Any, d: Data) -> jax.Array:
+    return g.cross_moment(g.whiten(d.x), d.w, d.gradients)
+
+
 def _stein(g: Any, d: Data, family: Family) -> Any:
     return _held_curvature(g, stein(g, d.w, d.x, d.gradients), family)
 
@@ -123,10 +127,15 @@ OPERATIONS: dict[str, Callable[[Any, Data, Family], Any]] = {
     "log_prob": lambda g, d, f: g.log_prob(d.x),
     "mixture_log_prob": lambda g, d, f: g.mixture_log_prob(d.log_weights, d.x),
     "mixture_score": lambda g, d, f: g.mixture_score(d.r, d.x),
+    "cross_moment": lambda g, d, f: held(f, dense(g, _cross_moment(g, d))),
+    "finish_cross_moment": lambda g, d, f: held(f, dense(g, g.finish_cross_moment(_cross_moment(g, d)))),
+    "second_moment": lambda g, d, f: held(f, dense(g, g.second_moment(g.whiten(d.x), d.w))),
+    "precision_weighted_sum": lambda g, d, f: g.precision_weighted_sum(g.whiten(d.x), d.r),
     "stein": _stein,
     "own_stein": _own_stein,
     "score_moments": _score_moments,
     "finite": lambda g, d, f: g.finite(),
+    "narrowness": lambda g, d, f: g.narrowness(),
     "rounding": lambda g, d, f: g.rounding() * 1e16,
     "take": lambda g, d, f: g.take(jnp.array([2, 0])).covariance(),
     "where": lambda g, d, f: g.where(d.mask, g.take(jnp.array([1, 0, 0]))).covariance(),

@@ -149,11 +149,11 @@ def map_components(
 
     Without ``present``, ``fn`` gets all slots together. On several devices each has its own components.
     """
-    mesh = current().mesh
-    if mesh is not None:
+    plan = current()
+    if plan.mesh is not None:
         # Simulated devices share one thread pool. LAPACK's batched routines hold a thread while they wait for
         # others, which would deadlock: so components are done one at a time.
-        if mesh.devices.flat[0].platform == "cpu":
+        if plan.on_cpu:
             present, at_once = jnp.ones(_length(slots), bool) if present is None else present, 1
         return sharding.map_slots(Partial(_own_components, fn, at_once), slots, present)
     if present is None:

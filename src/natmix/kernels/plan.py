@@ -57,7 +57,7 @@ class Plan:
         """For this device, those of a mesh, or JAX's default device."""
         if mesh is not None:
             device = mesh.devices.flat[0]
-        platform, fast_float64, memory = _abilities(_default_device() if device is None else device)
+        platform, fast_float64, memory = _abilities(default_device() if device is None else device)
         native = _native_wanted() and platform == "cpu" and available()
         return cls(platform, native, fast_float64, memory, usable_cores(), mesh)
 
@@ -128,7 +128,8 @@ def _native_wanted() -> bool:
     return value != "0"
 
 
-def _default_device() -> jax.Device:
+def default_device() -> jax.Device:
+    """The device that JAX puts new arrays on."""
     chosen: Any = getattr(jax.config, "jax_default_device")  # noqa: B009  not among its declared attributes
     return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -91,6 +92,6 @@ def test_ways_found_are_those_with_some_weight():
     found = problems.load("planar_robot_4").secondary["detected_modes"]
     covariances = np.stack(10 * [1e-4 * np.eye(10)])
     two_alike = Mixture.full(10 * [0.1], np.concatenate([x, x[:2]]), covariances)
-    assert found(two_alike, None) == 8
+    assert found(two_alike, jax.random.key(0)) == 8
     light = Mixture.full([0.4999, 0.4999, 1e-4, 1e-4], x[:4], covariances[:4])
-    assert found(light, None) == 2
+    assert found(light, jax.random.key(0)) == 2

@@ -19,7 +19,9 @@ REUSE = {"sample_selector": {"desired_samples": 20, "reuse_ratio": 2.0}}
 
 
 def start(dtype, diagonal, components=2):
-    return tiny(0, dtype).start.mixture(jax.random.key(1), components, jnp.dtype(dtype), diagonal)
+    return tiny(0, dtype).start.mixture(
+        jax.random.key(1), components, jnp.dtype(dtype), "diagonal" if diagonal else "full"
+    )
 
 
 @pytest.fixture

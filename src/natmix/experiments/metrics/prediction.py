@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
 from natmix.array_types import KeyLike
@@ -19,7 +19,7 @@ Predict = Callable[[Float[Array, " D"], Any], Float[Array, " N"]]
 
 def mean_prediction(
     predict: Predict, mixture: Mixture, key: KeyLike, features: Any, wanted: ArrayLike, samples: int
-) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
+) -> tuple[Float[Array, " N"], Shaped[Array, " N"]]:
     """(1/n) sum_i predict(x_i, features), x_i from the mixture, and what was ``wanted`` as an array."""
     if samples < 1:
         raise ValueError(f"An estimate needs at least one sample, got {samples}.")

@@ -123,7 +123,7 @@ def wine(name: str, title: str, seed: int, dtype: Any, *, minibatch: int = MINIB
     return Problem(name, title, target, reference, start, secondary=measures)
 
 
-def predict(x: Float[Array, "*N D"], features: Float[Array, "*N M F"]) -> Float[Array, "*N M"]:
+def predict(x: Float[Array, "*N D"], features: Float[Array, "*#N M F"]) -> Float[Array, "*N M"]:
     """The network's output for features that all weight vectors x share, [M, F], or that each has separately.
 
     A weight vector holds, layer by layer, the matrix (from input to output, by rows) and the biases.

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from natmix._version import __version__
-from natmix.kernels.plan import usable_cores
+from natmix.kernels.plan import default_device, usable_cores
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 
@@ -31,9 +31,9 @@ def environment() -> dict[str, Any]:
 
 def device() -> str:
     """The kind of device the computation runs on."""
-    first = jax.devices()[0]
-    if first.platform != "cpu":
-        return first.device_kind
+    used = default_device()
+    if used.platform != "cpu":
+        return used.device_kind
     return f"CPU, {usable_cores()} cores ({_cpu_name()})"
 
 

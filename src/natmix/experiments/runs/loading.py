@@ -197,7 +197,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         return {}
     try:
-        with np.load(path) as file:
+        with path.open("rb") as opened, np.load(opened) as file:
             return dict(file)
     except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is damaged: it is no .npz file with arrays.") from error
