@@ -62,7 +62,7 @@ BAD = [
     ({"seed": 1.5}, "seed"),
     ({"seed": -1}, "seed"),
     ({"seed": 2**40}, "seed"),
-    ({"covariance": "spherical"}, "'full' or 'diagonal'"),
+    ({"covariance": "spherical"}, "'full'(,| or) 'diagonal'"),
     ({"dtype": "float16"}, "float32 or float64"),
     ({"dtype": int}, "float32 or float64"),
     ({"dtype": "nonsense"}, "float32 or float64"),

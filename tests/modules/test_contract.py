@@ -189,7 +189,7 @@ def test_some_combinations_run_as_shipped():
 @pytest.mark.skipif(not AS_SHIPPED, reason="runs in a process of the test above and in make test-slow")
 def test_as_shipped_is_as_shipped():
     assert "xla_backend_optimization_level=0" not in os.environ.get("XLA_FLAGS", "")
-    assert compiler_options()["xla_backend_optimization_level"] > 0
+    assert compiler_options("cpu")["xla_backend_optimization_level"] > 0
     assert not jax.config.read("jax_disable_most_optimizations")
 
 
