@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors tutorials clean
+.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors docs tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -31,6 +31,9 @@ sanitize: $(VENV)/.dev ## all native kernels under the address, undefined behavi
 test-stan: $(VENV)/.stan ## Stan programs: tests and tutorial (needs a C++ compiler)
 	$(BIN)/pytest tests/models/test_stan.py
 	$(BIN)/python docs/tutorials/stan_period.py
+
+docs: $(VENV)/.dev ## every code block, link and command of README and docs, each page in a fresh process
+	$(BIN)/pytest tests/docs -n 2 -m 'slow or not slow'
 
 tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results
 	set -e; for script in docs/tutorials/*.py; do echo "== $$script"; $(BIN)/python $$script; done

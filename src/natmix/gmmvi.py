@@ -17,7 +17,7 @@ from natmix.kernels.sharding import Devices, as_mesh, everywhere, everywhere_ali
 from natmix.mixture import Mixture
 from natmix.modules.changes import apply_change, candidates, iteration_info
 from natmix.modules.component_adaptation import AbstractComponentAdaptation
-from natmix.modules.component_adaptation.base import NewSamples
+from natmix.modules.component_adaptation.base import EvaluatedSamples
 from natmix.modules.component_stepsizes import AbstractComponentStepsize
 from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.component_updaters import AbstractComponentUpdater
@@ -228,7 +228,7 @@ class GMMVI(eqx.Module):
             state.iteration,
             mixture,
             rewards.value,
-            NewSamples(draws.x, log_density, jnp.arange(n) < draws.count),
+            EvaluatedSamples(draws.x, log_density, jnp.arange(n) < draws.count),
             candidates(query, evaluation),
             state.prior,
             T,

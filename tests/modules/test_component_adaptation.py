@@ -11,7 +11,7 @@ from helpers import random_mixture
 from natmix import Mixture
 from natmix.kernels.gaussian_batch import LOG_2PI
 from natmix.modules.component_adaptation import Fixed, Vips
-from natmix.modules.component_adaptation.base import NewSamples
+from natmix.modules.component_adaptation.base import EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_adaptation.vips import PAPER_THRESHOLDS as THRESHOLDS
 from natmix.modules.component_stepsizes.base import Rewards
@@ -24,7 +24,7 @@ def prior(D, scale=3.0):
 
 
 def no_candidates(D):
-    return NewSamples(jnp.zeros((0, D)), jnp.zeros(0), jnp.zeros(0, bool))
+    return EvaluatedSamples(jnp.zeros((0, D)), jnp.zeros(0), jnp.zeros(0, bool))
 
 
 def adapt(option, state, mixture, samples, iteration=30, rewards=None, seed=0, T=1.0, candidates=None):
@@ -45,7 +45,7 @@ def adapt(option, state, mixture, samples, iteration=30, rewards=None, seed=0, T
 
 def points(x, log_target):
     x = jnp.asarray(x)
-    return NewSamples(x, jnp.asarray(log_target), jnp.ones(len(x), bool))
+    return EvaluatedSamples(x, jnp.asarray(log_target), jnp.ones(len(x), bool))
 
 
 def test_fixed_never_changes_anything():
@@ -132,7 +132,7 @@ def test_prior_candidates_compete_and_come_from_the_prior():
     x = option.candidates(jax.random.key(0), prior(2))
     np.testing.assert_allclose(np.cov(np.asarray(x).T), 9 * np.eye(2), atol=1.5)
     value = jnp.full(400, -1e4).at[17].set(1e3)
-    fresh = NewSamples(x, value, jnp.ones(400, bool))
+    fresh = EvaluatedSamples(x, value, jnp.ones(400, bool))
     _, change = adapt(
         option,
         option.init(mixture, prior(2)),
@@ -141,7 +141,7 @@ def test_prior_candidates_compete_and_come_from_the_prior():
         candidates=fresh,
     )
     np.testing.assert_allclose(change.mean, x[17])
-    unasked = NewSamples(x, value, jnp.zeros(400, bool))
+    unasked = EvaluatedSamples(x, value, jnp.zeros(400, bool))
     _, change = adapt(
         option,
         option.init(mixture, prior(2)),

@@ -421,7 +421,9 @@ def test_z_never_differentiates(caplog):
     assert result.counts.iterations == 3
     assert not result.notes
     with caplog.at_level(logging.WARNING, logger="natmix"):
-        chosen, target, notes = resolve_algorithm(None, found(not_differentiable), jnp.float64, False, {})
+        chosen, target, notes = resolve_algorithm(
+            None, found(not_differentiable), jnp.float64, natmix.FullGaussians, {}
+        )
     assert chosen.codename == "ZAMTRON"
     assert not target.has_gradient
     assert "cannot differentiate" in notes[0]

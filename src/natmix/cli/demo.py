@@ -10,8 +10,7 @@ from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.cli.errors import one_sentence
 from natmix.cli.target import BOUNDS, LOG_EVIDENCE, log_density
 from natmix.fit import fit
-from natmix.modules.codenames import parse
-from natmix.modules.component_adaptation import Vips
+from natmix.modules.codenames import adds_components
 from natmix.result.result import Result
 
 _FIXED_COMPONENTS = 32
@@ -47,7 +46,7 @@ def demo(
 
 def _components(codename: str) -> int:
     """One initial component, or enough of them if the algorithm adds none."""
-    return 1 if parse(codename)["component_adaptation"] is Vips else _FIXED_COMPONENTS
+    return 1 if adds_components(codename) else _FIXED_COMPONENTS
 
 
 def _save(result: Result, out: Path) -> None:

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from natmix.gmmvi import GMMVI
-from natmix.initialization.default_algorithm import ADAPTATION
 from natmix.modules.codenames import MODULES
+from natmix.modules.component_adaptation.vips import FIT_DEFAULTS
 from natmix.modules.hyperparameters import Option
 
 _HOW = (
@@ -21,7 +21,7 @@ _HOW = (
 )
 _ADAPTED = (
     "natmix.fit() chooses desired_samples and prior_candidates to suit the target and "
-    + ", ".join(f"{name} = {value}" for name, value in ADAPTATION.items())
+    + ", ".join(f"{name} = {value}" for name, value in FIT_DEFAULTS.items())
     + ", unless they are given; natmix.GMMVI.from_codename takes the defaults above."
 )
 

@@ -11,7 +11,6 @@ from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
 from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
-from natmix.modules.component_adaptation.vips import Vips
 
 PROMISING_WEIGHT = 0.01
 """A recently added component with more than this weight shows that additions still help."""
@@ -206,6 +205,4 @@ def objective(infos: Mapping[str, np.ndarray], temperature: float) -> np.ndarray
 
 def window(algorithm: GMMVI) -> int:
     """Iterations the objective is averaged over: a whole cycle of additions, at least 100."""
-    adaptation = algorithm.component_adaptation
-    cycle = len(adaptation.thresholds) * int(adaptation.add_iters) if isinstance(adaptation, Vips) else 0
-    return max(100, cycle)
+    return max(100, algorithm.component_adaptation.addition_cycle())

@@ -2,17 +2,16 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from natmix.gaussians import AbstractGaussians
 from natmix.gmmvi import GMMVI
 from natmix.modules.codenames import parse
-from natmix.modules.component_adaptation import Vips
-from natmix.modules.hyperparameters import Option
-from natmix.modules.ng_estimators import More
-from natmix.modules.sample_selectors import FromMixture
+from natmix.modules.component_adaptation import AbstractComponentAdaptation
+from natmix.modules.ng_estimators import AbstractNgEstimator
+from natmix.modules.sample_selectors import AbstractSampleSelector
 from natmix.targets import AbstractTarget
 from natmix.targets.detection import DetectedTarget, without_gradient
 
@@ -20,17 +19,6 @@ logger = logging.getLogger("natmix")
 
 GRADIENT_DEFAULT = "SAMTRON"
 VALUES_DEFAULT = "ZAMTRON"
-
-ADAPTATION: dict[str, Any] = {
-    "add_iters": 10,
-    "del_iters": 50,
-    "thresholds": (5000.0, 1000.0, 200.0, 50.0, 20.0, 5.0),
-}
-"""How components come and go unless the user says otherwise.
-
-The paper's thresholds end at 50 nats: in few dimensions all of its additions then go to far tails.
-The two small ones refine what is known (benchmarks/quality/additions.py measures both).
-"""
 
 
 def resolve_algorithm(
@@ -85,26 +73,19 @@ def suited_overrides(
 ) -> dict[str, Any]:
     """Overrides completed by what suits this target, where the user said nothing."""
     options = parse(codename)
-    samples = _samples(options, target.dim, family)
+    estimator = cast(type[AbstractNgEstimator], options["ng_estimator"])
+    selector = cast(type[AbstractSampleSelector], options["sample_selector"])
+    adaptation = cast(type[AbstractComponentAdaptation], options["component_adaptation"])
+    samples = selector.samples_factor * estimator.fit_samples(target.dim, family)
     wanted: dict[str, dict[str, Any]] = {"sample_selector": {"desired_samples": samples}}
-    if options["component_adaptation"] is Vips:
-        # A component soon leaves the wide start; fresh draws from there keep finding what it missed.
-        # The more dimensions the rarer are places that only a missing mode explains.
-        fresh = int(np.clip(250 * target.dim, 1000, 5000)) if target.inside_jax else samples
-        wanted["component_adaptation"] = {**ADAPTATION, "prior_candidates": fresh}
+    # A component soon leaves the wide start; fresh draws from there keep finding what it missed.
+    # The more dimensions the rarer are places that only a missing mode explains.
+    fresh = int(np.clip(250 * target.dim, 1000, 5000)) if target.inside_jax else samples
+    if suited := adaptation.fit_defaults(fresh):
+        wanted["component_adaptation"] = suited
     out = dict(overrides)
     for module, defaults in wanted.items():
         given = overrides.get(module, {})
         if isinstance(given, Mapping):
             out[module] = {**defaults, **given}
     return out
-
-
-def _samples(options: Mapping[str, type[Option]], dim: int, family: type[AbstractGaussians]) -> int:
-    """Samples per component (P: for the whole mixture) that suit the dimension."""
-    if options["ng_estimator"] is More:
-        coefficients = family.num_features(dim) + 1
-        n = max(200, 3 * coefficients // 2)
-    else:
-        n = int(np.clip(10 * dim, 100, 300))
-    return 4 * n if options["sample_selector"] is FromMixture else n

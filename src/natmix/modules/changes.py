@@ -12,21 +12,21 @@ from natmix.kernels.importance_sums import effective_samples
 from natmix.kernels.sharding import everywhere_alike
 from natmix.kernels.slots import set_slot
 from natmix.mixture import Mixture
-from natmix.modules.component_adaptation.base import Change, NewSamples
+from natmix.modules.component_adaptation.base import Change, EvaluatedSamples
 from natmix.modules.expectations import ElboEstimate
 from natmix.modules.per_component import reset_slot
 from natmix.modules.records import Batch, Evaluation, Query
 from natmix.modules.state import Info, State
 
 
-def candidates(query: Query, evaluation: Evaluation) -> NewSamples:
+def candidates(query: Query, evaluation: Evaluation) -> EvaluatedSamples:
     """The fresh candidates for a new component among the evaluated points."""
     n = query.draws.x.shape[0]
     C = query.points.shape[0] - n
     start = query.draws.count
     take = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=C, axis=0)
     real = jnp.arange(C) < query.count - start
-    return NewSamples(take(query.points), take(evaluation.log_density), real)
+    return EvaluatedSamples(take(query.points), take(evaluation.log_density), real)
 
 
 def apply_change(state: State, change: Change) -> tuple[State, Flag]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from natmix.modules import (
     component_adaptation,
@@ -154,3 +154,9 @@ def _choices(module: str) -> str:
 
 def _all_choices() -> str:
     return "; ".join(f"{_words(m)}: {'/'.join(o.letter for o in options)}" for m, options in MODULES.items())
+
+
+def adds_components(codename: str) -> bool:
+    """Whether the number of components may grow."""
+    option = parse(codename)["component_adaptation"]
+    return cast(type[component_adaptation.AbstractComponentAdaptation], option).adds_components

@@ -15,8 +15,7 @@ from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.gaussians import FAMILIES
 from natmix.gmmvi import GMMVI
 from natmix.initialization.default_algorithm import suited_overrides
-from natmix.modules.codenames import MODULES, parse
-from natmix.modules.component_adaptation import Vips
+from natmix.modules.codenames import MODULES, adds_components
 
 PRESETS = ("fit", *presets.EXPERIMENTS)
 DTYPES = ("float32", "float64")
@@ -118,7 +117,7 @@ def configure(
         # Without any limit a run might not end.
         usual = Limits(max_seconds=DEFAULT_SECONDS) if given.endless else Limits()
         completed = suited_overrides(algorithm, problem.target, FAMILIES[covariance], overrides)
-        adapts = parse(algorithm)["component_adaptation"] is Vips
+        adapts = adds_components(algorithm)
         start, K = problem.start, 1 if adapts else FIXED_COMPONENTS
     return RunConfig(
         problem=problem.name,

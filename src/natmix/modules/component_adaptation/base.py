@@ -1,6 +1,7 @@
 """The contract of a component adaptation."""
 
 import abc
+from typing import Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
@@ -11,7 +12,7 @@ from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.hyperparameters import Option
 
 
-class NewSamples(eqx.Module):
+class EvaluatedSamples(eqx.Module):
     """This iteration's new samples, as the target gave them."""
 
     x: Float[Array, "N D"]
@@ -34,6 +35,22 @@ class Change(eqx.Module):
 
 class AbstractComponentAdaptation(Option):
     """Decides which components to delete and where to add one."""
+
+    adds_components: ClassVar[bool] = False
+    """Whether the number of components may grow: a fit then starts with one."""
+
+    @classmethod
+    def fit_defaults(cls, fresh_candidates: int) -> dict[str, Any]:
+        """Hyperparameters that `natmix.fit` uses where the user says nothing and the option's own differ.
+
+        Args:
+            fresh_candidates: draws from the initial region that are tried as new means.
+        """
+        return {}
+
+    def addition_cycle(self) -> int:
+        """Iterations after which the search for new components has used each of its settings once."""
+        return 0
 
     @abc.abstractmethod
     def init(self, mixture: Mixture, prior: Mixture) -> PyTree:
@@ -63,8 +80,8 @@ class AbstractComponentAdaptation(Option):
         iteration: Count,
         mixture: Mixture,
         rewards: Rewards,
-        samples: NewSamples,
-        candidates: NewSamples,
+        samples: EvaluatedSamples,
+        candidates: EvaluatedSamples,
         prior: Mixture,
         temperature: Scalar,
     ) -> tuple[PyTree, Change]:

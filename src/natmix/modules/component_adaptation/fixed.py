@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import Count, Flag, PRNGKey, Scalar
 from natmix.mixture import Mixture
-from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, NewSamples
+from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, EvaluatedSamples
 from natmix.modules.component_stepsizes.base import Rewards
 
 
@@ -39,8 +39,8 @@ class Fixed(AbstractComponentAdaptation):
         iteration: Count,
         mixture: Mixture,
         rewards: Rewards,
-        samples: NewSamples,
-        candidates: NewSamples,
+        samples: EvaluatedSamples,
+        candidates: EvaluatedSamples,
         prior: Mixture,
         temperature: Scalar,
     ) -> tuple[None, Change]:

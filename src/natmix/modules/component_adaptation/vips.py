@@ -1,6 +1,6 @@
 """Option A: delete components that do not contribute, add components in promising places (VIPS)."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,13 +14,25 @@ from natmix.kernels.gaussian_batch import LOG_2PI
 from natmix.kernels.linalg import einsum
 from natmix.kernels.sharding import everywhere
 from natmix.mixture import Mixture
-from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, NewSamples
+from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.hyperparameters import count, integer, real, series
 from natmix.modules.per_component import PerComponent
 
 PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
+
+
+FIT_DEFAULTS: dict[str, Any] = {
+    "add_iters": 10,
+    "del_iters": 50,
+    "thresholds": (5000.0, 1000.0, 200.0, 50.0, 20.0, 5.0),
+}
+"""How components come and go in `natmix.fit` unless the user says otherwise.
+
+The paper's thresholds end at 50 nats: in few dimensions all of its additions then go to far tails.
+The two small ones refine what is known (benchmarks/quality/additions.py measures both).
+"""
 
 
 class History(eqx.Module):
@@ -71,6 +83,7 @@ class Vips(AbstractComponentAdaptation):
     min_improvement: Array = real(0.4, "relative rise of the reward that saves an unused component", low=0)
     initial_weight: Array = real(1e-29, "weight of a new component", low=0, high=1, strict=True)
 
+    adds_components: ClassVar[bool] = True
     letter: ClassVar[str] = "A"
     title: ClassVar[str] = "Adaptive"
 
@@ -88,6 +101,13 @@ class Vips(AbstractComponentAdaptation):
         fresh = History(jnp.full(self.window, -jnp.inf, dtype), jnp.zeros((), jnp.int32))
         database = Reservoir.empty(self.database_size, mixture.dim, dtype) if self.database_size else None
         return VipsState(PerComponent.full(K, fresh), database, jnp.zeros((), jnp.int32))
+
+    @classmethod
+    def fit_defaults(cls, fresh_candidates: int) -> dict[str, Any]:
+        return {**FIT_DEFAULTS, "prior_candidates": fresh_candidates}
+
+    def addition_cycle(self) -> int:
+        return len(self.thresholds) * int(self.add_iters)
 
     def most_components(self, start: int) -> int:
         return max(start, int(self.max_components))
@@ -110,8 +130,8 @@ class Vips(AbstractComponentAdaptation):
         iteration: Count,
         mixture: Mixture,
         rewards: Rewards,
-        samples: NewSamples,
-        candidates: NewSamples,
+        samples: EvaluatedSamples,
+        candidates: EvaluatedSamples,
         prior: Mixture,
         temperature: Scalar,
     ) -> tuple[VipsState, Change]:
@@ -192,9 +212,9 @@ def _pool(
     key: PRNGKey,
     database: Reservoir | None,
     n: int,
-    samples: NewSamples,
+    samples: EvaluatedSamples,
     usable: Bool[Array, " N"],
-    candidates: NewSamples,
+    candidates: EvaluatedSamples,
 ) -> tuple[Float[Array, "C D"], Float[Array, " C"], Bool[Array, " C"]]:
     """All candidates: fresh ones, and stored samples (without a database, those of this iteration)."""
     parts = [(candidates.x, candidates.log_target, candidates.real & (candidates.log_target < jnp.inf))]

@@ -4,9 +4,11 @@ import abc
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import PyTree, Scalar
+from natmix.gaussians import AbstractGaussians
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import Option
 from natmix.modules.records import Batch, NaturalGradient
@@ -17,6 +19,11 @@ class AbstractNgEstimator(Option):
 
     needs_gradient: ClassVar[bool]
     """Whether the target's gradient is asked for."""
+
+    @classmethod
+    def fit_samples(cls, dim: int, family: type[AbstractGaussians]) -> int:
+        """Samples per component that suit the dimension, unless the user says how many."""
+        return int(np.clip(10 * dim, 100, 300))
 
     @abc.abstractmethod
     def init(self, mixture: Mixture) -> PyTree:

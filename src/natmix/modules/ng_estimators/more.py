@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import Scalar
+from natmix.gaussians import AbstractGaussians
 from natmix.kernels.more_regressions import regressions
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import flag, real
@@ -30,6 +31,11 @@ class More(AbstractNgEstimator):
     letter: ClassVar[str] = "Z"
     title: ClassVar[str] = "MORE"
     needs_gradient: ClassVar[bool] = False
+
+    @classmethod
+    def fit_samples(cls, dim: int, family: type[AbstractGaussians]) -> int:
+        coefficients = family.num_features(dim) + 1
+        return max(200, 3 * coefficients // 2)
 
     def init(self, mixture: Mixture) -> PerComponent[Float[Array, " K"]]:
         return PerComponent.full(mixture.num_components, self.ridge.astype(mixture.dtype))

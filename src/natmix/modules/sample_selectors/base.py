@@ -2,6 +2,7 @@
 
 import abc
 import math
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -28,6 +29,9 @@ class AbstractSampleSelector(Option):
     iterations are not reused; the paper has no such limit. Where components hardly move, the limit raises
     the number of new samples per component from 1 to about desired_samples / max_age.
     """
+
+    samples_factor: ClassVar[int] = 1
+    """`natmix.fit` asks for so many times the samples that suit one component."""
 
     desired_samples: int = integer(100, "effective samples wanted", low=1)
     reuse_ratio: float = ratio(

@@ -27,6 +27,7 @@ class FromMixture(AbstractSampleSelector):
 
     per_component: bool = flag(False, "multiply desired_samples by the number of components")
 
+    samples_factor: ClassVar[int] = 4
     letter: ClassVar[str] = "P"
     title: ClassVar[str] = "Mixture-Based"
 
