@@ -11,7 +11,7 @@ from helpers import make_batch
 from natmix import Mixture
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.kernels.importance_weights import effective_sample_size
-from natmix.modules.component_adaptation.vips import _best_candidate
+from natmix.modules.component_adaptation.vips import best_candidate
 from natmix.modules.component_stepsizes import Adaptive, Decaying
 from natmix.modules.component_stepsizes import Fixed as FixedComponents
 from natmix.modules.component_stepsizes.base import Rewards
@@ -340,7 +340,7 @@ def test_chosen_candidates():
     for x, log_target, d, chosen in zip(
         V["add.candidates"], V["add.log_target"], V["add.thresholds"], V["add.chosen"], strict=True
     ):
-        mean, _, _ = _best_candidate(
+        mean, _, _ = best_candidate(
             mixture,
             jnp.asarray(x, jnp.float64),
             jnp.asarray(log_target, jnp.float64),

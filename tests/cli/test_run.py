@@ -16,7 +16,7 @@ from natmix import Mixture
 from natmix.cli import app, listing
 from natmix.cli import run as run_command
 from natmix.cli.overrides import parse_overrides
-from natmix.cli.run_progress import RunProgress, _line
+from natmix.cli.run_progress import RunProgress, progress_line
 from natmix.cli.run_table import mean_and_error, number
 from natmix.experiments import problems, runs
 from natmix.experiments.runs.watcher import SeedSnapshot
@@ -145,9 +145,9 @@ def test_a_run_without_a_checkpoint_says_that_it_begins_anew():
 
 def test_no_elbo_is_shown_before_its_first_evaluation():
     early = SeedSnapshot(0, 5, 100, 1, 2.0, None, None)
-    assert _line(early).plain == "seed 0  iteration 5  components 1  evaluations 100  2 s"
+    assert progress_line(early).plain == "seed 0  iteration 5  components 1  evaluations 100  2 s"
     later = dataclasses.replace(early, neg_elbo=math.nan, neg_elbo_se=math.nan)
-    assert "-ELBO nan" in _line(later).plain  # what an evaluation found
+    assert "-ELBO nan" in progress_line(later).plain  # what an evaluation found
 
 
 def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):

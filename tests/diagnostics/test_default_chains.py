@@ -15,7 +15,7 @@ from natmix import HostTarget, JaxTarget, Mixture
 from natmix.diagnostics import agreement
 from natmix.diagnostics.budget import COST_SHARE, MAX_CHAINS, MIN_CHAINS
 from natmix.diagnostics.elbo import evaluated_draws
-from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, _starting_points, chain_evaluations
+from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, chain_evaluations, starting_points
 from natmix.result.diagnosing import diagnostic_budget
 
 jax.config.update("jax_enable_x64", True)
@@ -190,7 +190,7 @@ def test_starts_stand_for_all_mass():
     f = np.stack([x, x**2, x > 1.8])
     means = []
     for _ in range(50):
-        start, share = _starting_points(-(x**2), weights, 400, rng)
+        start, share = starting_points(-(x**2), weights, 400, rng)
         assert share.sum() == pytest.approx(1)
         means.append((share * f[:, start]).sum(axis=1))
     error = np.std(means, axis=0) / np.sqrt(50)

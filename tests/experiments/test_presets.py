@@ -7,7 +7,7 @@ import pytest
 
 from natmix import GMMVI
 from natmix.experiments.presets import EXPERIMENTS, codenames, paper, problems
-from natmix.experiments.presets.paper import MOST_STORED, _rows
+from natmix.experiments.presets.paper import MOST_STORED, published_rows
 from natmix.experiments.problems import load
 
 ALL = [
@@ -52,7 +52,7 @@ def test_every_row_builds_its_algorithm_with_its_numbers(experiment, codename, p
     preset = paper(codename.lower(), problem, experiment)
     algorithm = GMMVI.from_codename(preset.codename, **preset.overrides)
     settings = algorithm.settings()
-    row = _rows(experiment)[codename, problem]
+    row = published_rows(experiment)[codename, problem]
     assert preset.experiment == experiment
     assert settings["codename"] == codename
     named = {

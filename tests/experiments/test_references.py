@@ -21,7 +21,7 @@ from natmix.experiments.references import NAMES, Settings, cache_directory, gene
 from natmix.experiments.references.bridge import bridge_log_evidence
 from natmix.experiments.references.generate import ARMS
 from natmix.experiments.references.nuts import find_mode, run_nuts
-from natmix.experiments.references.planar_robot import Arm, _Bend, _Turn, sample_arm, shares
+from natmix.experiments.references.planar_robot import Arm, Bend, Turn, sample_arm, shares
 from natmix.experiments.references.store import save
 
 SMALL = Settings(points=200, chains=4, warmup=60, draws=50, independent=200)
@@ -43,7 +43,7 @@ def test_no_factor_of_the_acceptance_exceeds_one(links, scale, goals, seed):
     arm = Arm(goals=goals, links=links, reach=0.7 * links, std=0.02 * links, scale=0.3, first_scale=0.7)
     rng = np.random.default_rng(seed)
     phi = rng.normal(0, scale, (500, links - 1))
-    bend, turn = _Bend.of(arm), _Turn.of(arm)
+    bend, turn = Bend.of(arm), Turn.of(arm)
     angles = np.concatenate([np.zeros((500, 1)), np.cumsum(phi, axis=1)], axis=1)
     end = np.exp(1j * angles).sum(axis=1)
     half_square = 0.5 * np.sum((phi @ bend.Q) * phi, axis=1)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from plans import GPU, XLA
 
-from natmix.kernels.interval_search import _narrowed, first_inside
+from natmix.kernels.interval_search import first_inside, narrowed
 from natmix.kernels.plan import using
 
 
@@ -20,7 +20,7 @@ def test_many_sections_give_what_halvings_give():
     low, high = jnp.full(50, -8.0), jnp.full(50, 8.0)
     many = (low, high)
     for _ in range(4):
-        many = _narrowed(lambda t: t >= edges, *many, 32)
+        many = narrowed(lambda t: t >= edges, *many, 32)
     halved = first_inside(lambda t: t >= edges, low, high, 20, 50)
     np.testing.assert_allclose(many[1], halved, atol=1e-12)
 

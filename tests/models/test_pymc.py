@@ -7,7 +7,7 @@ from scipy import stats
 
 import natmix
 from natmix.models import Given, PymcModel
-from natmix.result.bridge import _vectors
+from natmix.result.bridge import draw_vectors
 from natmix.result.inference_data import inference_data
 
 pm = pytest.importorskip("pymc")
@@ -145,7 +145,7 @@ def test_draws_of_pymc_s_sampler_are_taken_as_they_come():
     values = {k: v.reshape(2, 3, *v.shape[1:]) for k, v in found.constrain(x.reshape(6, -1)).items()}
     data = inference_data({"posterior": values})
     for draws in (data, data["posterior"], values):
-        np.testing.assert_allclose(_vectors(found, draws), x, atol=1e-6)
+        np.testing.assert_allclose(draw_vectors(found, draws), x, atol=1e-6)
 
 
 def test_data_that_can_be_exchanged_are_observed_too():

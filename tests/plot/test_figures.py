@@ -16,7 +16,7 @@ from natmix.diagnostics.elbo import Elbo
 from natmix.plot import plot_components_2d, plot_density_2d, plot_fit_2d, plot_overview, plot_trajectory
 from natmix.plot.density_2d import MASSES, mass_levels
 from natmix.plot.grid import on_grid, window
-from natmix.plot.trajectory import _running_mean, _short_number
+from natmix.plot.trajectory import running_mean, short_number
 from natmix.result import Counts, Timings
 
 MIXTURE = Mixture.full(
@@ -168,13 +168,13 @@ def test_trajectory_survives_an_infinite_elbo(result):
 
 def test_running_mean():
     values = np.array([1.0, 3.0, -np.inf, 5.0, 7.0])
-    np.testing.assert_allclose(_running_mean(values, 2), [1, 2, 3, 5, 6])
-    np.testing.assert_allclose(_running_mean(values[:2], 5), [1, 2])
+    np.testing.assert_allclose(running_mean(values, 2), [1, 2, 3, 5, 6])
+    np.testing.assert_allclose(running_mean(values[:2], 5), [1, 2])
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (950, "950"), (2_500, "2.5k"), (1_500_000, "1.5M")])
 def test_short_numbers(value, text):
-    assert _short_number(value) == text
+    assert short_number(value) == text
 
 
 def test_overview_tells_the_whole_story(result, tmp_path):

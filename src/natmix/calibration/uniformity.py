@@ -35,10 +35,10 @@ def anderson_darling(u: Float[np.ndarray, " N"]) -> RankTest:
     n = len(x)
     odd = 2 * np.arange(1, n + 1) - 1
     statistic = float(-n - np.mean(odd * (np.log(x) + np.log1p(-x[::-1]))))
-    return RankTest(statistic, _tail(statistic))
+    return RankTest(statistic, anderson_darling_tail(statistic))
 
 
-def _tail(z: float) -> float:
+def anderson_darling_tail(z: float) -> float:
     """The probability that A^2 of infinitely many uniform numbers exceeds z."""
     if z <= 0:
         return 1.0
@@ -46,7 +46,7 @@ def _tail(z: float) -> float:
         series = (2.00012, 0.247105, -0.0649821, 0.0347962, -0.011672, 0.00168691)
         return float(1 - np.exp(-1.2337141 / z) / np.sqrt(z) * np.polynomial.polynomial.polyval(z, series))
     if z > _SERIES_END:  # the series falls too fast there
-        return _tail(_SERIES_END) * float(np.exp(_SERIES_END - z))
+        return anderson_darling_tail(_SERIES_END) * float(np.exp(_SERIES_END - z))
     series = (1.0776, -2.30695, 0.43424, -0.082433, 0.008056, -0.0003146)
     return float(-np.expm1(-np.exp(np.polynomial.polynomial.polyval(z, series))))
 

@@ -49,11 +49,11 @@ class RunProgress:
 
     def update(self, snapshot: SeedSnapshot) -> None:
         """After every chunk."""
-        self._show(snapshot.seed, _line(snapshot))
+        self._show(snapshot.seed, progress_line(snapshot))
 
     def finished(self, snapshot: SeedSnapshot, final: dict[str, Any]) -> None:
         """The seed has its final numbers."""
-        line = Text.assemble(_line(snapshot), (f"  done ({final['stopped']})", "bold"))
+        line = Text.assemble(progress_line(snapshot), (f"  done ({final['stopped']})", "bold"))
         self._show(snapshot.seed, line, at_once=True)
 
     def failed(self, seed: int, error: str) -> None:
@@ -74,7 +74,8 @@ def _title(seed: int) -> tuple[str, str]:
     return (f"seed {seed}  ", "bold")
 
 
-def _line(s: SeedSnapshot) -> Text:
+def progress_line(s: SeedSnapshot) -> Text:
+    """One line on the state of a seed."""
     seen: list[str | tuple[str, str]] = []
     if s.neg_elbo is not None:
         seen = ["  -ELBO ", (f"{s.neg_elbo:,.4f} ± {s.neg_elbo_se:.2g}", "green")]

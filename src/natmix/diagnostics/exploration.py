@@ -102,7 +102,7 @@ def explore(
     log_z = scipy.special.logsumexp(log_w) - np.log(len(draws))
     weights = np.exp(log_w - scipy.special.logsumexp(log_w))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    start, mass = _starting_points(draws.log_target[usable], weights, chains, rng)
+    start, mass = starting_points(draws.log_target[usable], weights, chains, rng)
     gradients = target.has_gradient
     times = steps if gradients else steps * LEAPFROG_STEPS
     record = run_chains(mixture, target, x[start], times, key, gradients=gradients)
@@ -132,7 +132,7 @@ def _batches(chains: int, samples: int) -> int:
     return -(-max(SAMPLES_PER_CHAIN * chains - samples, 0) // samples)
 
 
-def _starting_points(
+def starting_points(
     log_p: Float[np.ndarray, " M"], weights: Float[np.ndarray, " M"], n: int, rng: np.random.Generator
 ) -> tuple[Int[np.ndarray, " N"], Float[np.ndarray, " N"]]:
     """Samples to start from, sorted, and the share of the total mass that each represents."""

@@ -41,15 +41,15 @@ def first_inside(
     array entries that one t for each problem needs.
     """
     if (form or choose(current())) == "halving":
-        return jax.lax.fori_loop(0, halvings, lambda _, b: _narrowed(inside, b[0], b[1], 2), (low, high))[1]
+        return jax.lax.fori_loop(0, halvings, lambda _, b: narrowed(inside, b[0], b[1], 2), (low, high))[1]
     at_once = int(np.clip(np.log2(_NUMBERS_PER_ROUND / work), *_HALVINGS_PER_ROUND))
     rounds = -(-halvings // at_once)
     for _ in range(rounds):
-        low, high = _narrowed(inside, low, high, 2 ** -(-halvings // rounds))
+        low, high = narrowed(inside, low, high, 2 ** -(-halvings // rounds))
     return high
 
 
-def _narrowed(
+def narrowed(
     inside: Callable[[Float[Array, " S *K"]], Bool[Array, " S *K"]],
     low: Float[Array, "*K"],
     high: Float[Array, "*K"],

@@ -40,7 +40,7 @@ def plot_component_events(
     above.step(np.arange(1, len(alive) + 1), alive, where="post", color=COMPONENT, linewidth=1.4)
     above.locator_params(axis="y", integer=True, nbins=5)
     above.set(ylabel="alive", ylim=(0, 1.08 * alive.max()))
-    width = _round_up(len(alive) / bars)
+    width = round_up(len(alive) / bars)
     _draw_events(below, added, deleted, width)
     for ax in (above, below):
         ax.set_xlim(0, len(alive) + 1)
@@ -61,7 +61,7 @@ def _new_axes() -> "tuple[Axes, Axes]":
     return above, below
 
 
-def _round_up(value: float) -> int:
+def round_up(value: float) -> int:
     """The next of 1, 2, 5, 10, 20, 50, ..."""
     power = 10 ** math.floor(math.log10(max(value, 1.0)))
     return int(power * min(step for step in (1, 2, 5, 10) if power * step >= value))

@@ -48,7 +48,7 @@ def plot_trajectory(
     below.set(xlabel=_X[x], ylabel="components", ylim=(0, None), xlim=(0, over[-1]))
     below.locator_params(axis="y", integer=True)
     if x == "evaluations":
-        below.xaxis.set_major_formatter(_short_number)
+        below.xaxis.set_major_formatter(short_number)
     for ax in (above, below):
         ax.grid(axis="y", color=grid_colour(), linewidth=0.7)
         ax.set_axisbelow(True)
@@ -77,7 +77,7 @@ def _coordinate(result: Result, x: str) -> np.ndarray:
 
 def _draw_elbo(result: Result, over: np.ndarray, log_evidence: float | None, ax: "Axes") -> None:
     elbo = np.asarray(result.trajectory["elbo"], dtype=float)
-    smooth = _running_mean(elbo, max(1, len(elbo) // 40))
+    smooth = running_mean(elbo, max(1, len(elbo) // 40))
     ax.plot(over, elbo, color=DENSITY, alpha=0.25, linewidth=0.7)
     ax.plot(over, smooth, color=DENSITY, linewidth=1.6, label="ELBO")
     if log_evidence is not None:
@@ -87,7 +87,7 @@ def _draw_elbo(result: Result, over: np.ndarray, log_evidence: float | None, ax:
     ax.set(ylabel="ELBO", ylim=_elbo_limits(smooth, log_evidence), xlim=(0, over[-1]))
 
 
-def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
+def running_mean(values: np.ndarray, window: int) -> np.ndarray:
     """The mean of the finite ones among the last ``window`` values (fewer at the start)."""
     finite = np.isfinite(values)
     total = np.cumsum(np.where(finite, values, 0.0))
@@ -107,7 +107,7 @@ def _elbo_limits(smooth: np.ndarray, log_evidence: float | None) -> tuple[float,
     return (bottom - margin, top + margin)
 
 
-def _short_number(value: float, _: float = 0) -> str:
+def short_number(value: float, _: float = 0) -> str:
     """1.5M for 1,500,000."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:

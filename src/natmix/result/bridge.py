@@ -56,7 +56,7 @@ def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarr
     if named:
         if model is None:
             raise ValueError(f"Give the draws as an array [N, {dim}], got {type(draws).__name__}.")
-        draws = _vectors(model, draws)
+        draws = draw_vectors(model, draws)
     x = np.asarray(draws, float)
     x = x[None] if x.ndim == 2 else x
     if x.ndim != 3 or x.shape[2] != dim:
@@ -72,7 +72,7 @@ def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarr
     return x
 
 
-def _vectors(model: AbstractModel, draws: Any) -> np.ndarray:
+def draw_vectors(model: AbstractModel, draws: Any) -> np.ndarray:
     """Variables by name as vectors, [N, D] or [C, N, D]."""
     if isinstance(draws, Mapping):
         one = model.constrain(np.zeros((1, model.dim)))

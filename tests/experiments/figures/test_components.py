@@ -14,7 +14,7 @@ from natmix.experiments.figures import plot_component_weights
 from natmix.experiments.figures.component_weights import group_weights
 from natmix.experiments.runs import WeightHistory
 from natmix.plot import plot_component_events
-from natmix.plot.component_events import _round_up
+from natmix.plot.component_events import round_up
 from natmix.plot.style import COMPONENT
 
 # Weights over time ------------------------------------------------------------------------------
@@ -112,4 +112,4 @@ def test_events_on_given_axes_and_bad_input():
 
 @pytest.mark.parametrize(("value", "rounded"), [(0.2, 1), (1, 1), (1.1, 2), (3, 5), (5.01, 10), (333, 500)])
 def test_round_widths(value, rounded):
-    assert _round_up(value) == rounded
+    assert round_up(value) == rounded

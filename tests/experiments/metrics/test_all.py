@@ -8,7 +8,7 @@ from helpers import random_mixture
 
 from natmix import JaxTarget
 from natmix.experiments.metrics import METRICS, Metric, all_metrics, log_evidence, mmd_to_reference, neg_elbo
-from natmix.experiments.metrics.all import _padded
+from natmix.experiments.metrics.all import padded_mixture
 from natmix.experiments.problems import load
 from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.references.store import save
@@ -81,8 +81,8 @@ def test_it_is_what_the_single_metrics_say():
     assert values["log_evidence"] == pytest.approx(log_evidence(Q, target, key).value, rel=1e-10)
     x = Q.sample(2000, key=jax.random.split(key)[0])  # those of the others
     assert values["entropy"] == pytest.approx(-float(jnp.mean(Q.log_prob(x))), rel=1e-10)
-    assert _padded(Q).num_components == 4
-    assert _padded(P).num_components == 2
+    assert padded_mixture(Q).num_components == 4
+    assert padded_mixture(P).num_components == 2
     assert all_metrics(problem(), random_mixture(5, 1, 3), 0)["entropy_se"] == 0
 
 

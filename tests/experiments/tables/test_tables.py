@@ -17,7 +17,7 @@ from natmix import Mixture
 from natmix.cli import app
 from natmix.experiments import presets, problems, tables
 from natmix.experiments.problems import PAPER
-from natmix.experiments.problems.logistic_regression import _features
+from natmix.experiments.problems.logistic_regression import standardised_features
 from natmix.experiments.runs import load_run
 from natmix.experiments.runs.lock import lock
 from natmix.experiments.tables.accuracy import seen_accuracy
@@ -187,7 +187,7 @@ def test_all_candidates_give_the_full_table_and_accuracies(folder, tmp_path):
 @pytest.mark.parametrize("problem", ["breast_cancer", "breast_cancer_mb"])
 def test_accuracy_on_the_rows_given(tmp_path, problem):
     path = write_run(tmp_path / "r", "SAMTRON", problem, {0: [(5, 80.0)], 1: [(5, 80.0)]})
-    features, labels = _features("breast_cancer")
+    features, labels = standardised_features("breast_cancer")
     expected = []
     for n in (0, 1):
         weights = np.random.default_rng(n).normal(size=31)

@@ -48,7 +48,7 @@ def all_metrics(problem: "Problem", mixture: Mixture, key: KeyLike, samples: int
     A metric whose file is missing, or that is infinite, is listed in ``missing`` with the reason.
     """
     keys = jax.random.split(as_key(key), 4)
-    at = Measured(problem, _padded(mixture), keys[0], samples)
+    at = Measured(problem, padded_mixture(mixture), keys[0], samples)
     values: dict[str, float] = {}
     for metric in METRICS:
         if not metric.needs_target_samples:
@@ -74,7 +74,7 @@ def all_metrics(problem: "Problem", mixture: Mixture, key: KeyLike, samples: int
     return Metrics(values, missing)
 
 
-def _padded(mixture: Mixture) -> Mixture:
+def padded_mixture(mixture: Mixture) -> Mixture:
     """Padded with absent components to a power of two, so that similar mixtures share compiled programs."""
     K = mixture.num_components
     extra = 2 ** (K - 1).bit_length() - K

@@ -76,7 +76,7 @@ def paper(codename: str, problem: str, experiment: int = MAIN_EXPERIMENT) -> Pre
     """
     options = parse(codename)
     name = "".join(options[m].letter for m in MODULES)
-    rows = _rows(experiment)
+    rows = published_rows(experiment)
     if (name, problem) not in rows:
         raise ValueError(_nothing_chosen(name, problem, experiment))
     row = rows[name, problem]
@@ -96,12 +96,12 @@ def paper(codename: str, problem: str, experiment: int = MAIN_EXPERIMENT) -> Pre
 
 def codenames(experiment: int = MAIN_EXPERIMENT) -> tuple[str, ...]:
     """The algorithms this experiment of the paper has hyperparameters for."""
-    return tuple(dict.fromkeys(codename for codename, _ in _rows(experiment)))
+    return tuple(dict.fromkeys(codename for codename, _ in published_rows(experiment)))
 
 
 def problems(codename: str, experiment: int = MAIN_EXPERIMENT) -> tuple[str, ...]:
     """The problems this experiment of the paper has hyperparameters for, with this algorithm."""
-    return tuple(problem for name, problem in _rows(experiment) if name == codename.upper())
+    return tuple(problem for name, problem in published_rows(experiment) if name == codename.upper())
 
 
 def _nothing_chosen(name: str, problem: str, experiment: int) -> str:
@@ -113,13 +113,14 @@ def _nothing_chosen(name: str, problem: str, experiment: int) -> str:
     elsewhere = [
         f" Experiment {number} has them for {name} on {problem} (preset {preset})."
         for preset, number in EXPERIMENTS.items()
-        if number != experiment and (name, problem) in _rows(number)
+        if number != experiment and (name, problem) in published_rows(number)
     ]
     return f"The paper's Experiment {experiment} has no hyperparameters {here}.{''.join(elsewhere)}"
 
 
 @functools.cache
-def _rows(experiment: int) -> dict[tuple[str, str], dict[str, str]]:
+def published_rows(experiment: int) -> dict[tuple[str, str], dict[str, str]]:
+    """The published settings of an experiment, by codename and problem."""
     if experiment not in EXPERIMENTS.values():
         known = " and ".join(str(number) for number in sorted(EXPERIMENTS.values()))
         raise ValueError(

@@ -104,7 +104,7 @@ class _OnMinibatches(AbstractForms):
 
 def logistic_regression(name: str, title: str, seed: int, dtype: Any, *, data: str) -> Problem:
     """The posterior given all rows."""
-    target = _full(jnp.asarray(_signed(*_features(data)), dtype))
+    target = _full(jnp.asarray(_signed(*standardised_features(data)), dtype))
     return _problem(name, title, target, target, data)
 
 
@@ -112,7 +112,7 @@ def logistic_regression_minibatch(
     name: str, title: str, seed: int, dtype: Any, *, data: str, minibatch: int = MINIBATCH
 ) -> Problem:
     """The same posterior seen through minibatches, a different one for every point."""
-    signed = _signed(*_features(data))
+    signed = _signed(*standardised_features(data))
     size = check_size(minibatch, signed.shape[0])
     order = np.random.default_rng(0).permutation(signed.shape[0])
     target = JaxTarget(
@@ -142,7 +142,7 @@ def _problem(name: str, title: str, target: JaxTarget, reference: JaxTarget, dat
 
 def logistic_regression_held_out(name: str, title: str, seed: int, dtype: Any, *, data: str) -> Problem:
     """The posterior given the first rows, to predict the labels of the last ones."""
-    features, labels = _features(data)
+    features, labels = standardised_features(data)
     kept = len(labels) - HELD_OUT[data]
     target = _full(jnp.asarray(_signed(features[:kept], labels[:kept]), dtype))
     unseen = jnp.asarray(features[kept:], dtype), jnp.asarray(labels[kept:], dtype)
@@ -186,7 +186,8 @@ def _prior_constant(dim: int) -> float:
     return float(dim * (np.log(PRIOR_STD) + 0.5 * np.log(2 * np.pi)))
 
 
-def _features(data: str) -> tuple[np.ndarray, np.ndarray]:
+def standardised_features(data: str) -> tuple[np.ndarray, np.ndarray]:
+    """A constant and the columns divided by their standard deviations, and the labels."""
     columns, labels = _DATA[data]()
     return np.column_stack([np.ones(len(labels)), columns / columns.std(axis=0)]), labels
 

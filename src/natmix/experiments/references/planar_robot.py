@@ -95,8 +95,8 @@ class ArmSamples(NamedTuple):
 def sample_arm(arm: Arm, count: int, seed: int) -> ArmSamples:
     """``count`` independent samples of the target."""
     rng = np.random.default_rng(seed)
-    bend = _Bend.of(arm)
-    turn = _Turn.of(arm)
+    bend = Bend.of(arm)
+    turn = Turn.of(arm)
     found: list[np.ndarray] = []
     bent: list[np.ndarray] = []
     turned: list[np.ndarray] = []
@@ -130,7 +130,7 @@ def shares(arm: Arm, x: Float[np.ndarray, "M N"]) -> dict[str, dict[str, float]]
     """
     _, a = _reach(x[:, 1:])
     turn = np.rint((x[:, 0] + a) * arm.goals / (2 * np.pi)).astype(int)
-    values, vectors = np.linalg.eigh(_Bend.of(arm).Q)
+    values, vectors = np.linalg.eigh(Bend.of(arm).Q)
     vectors = vectors * np.sign(vectors[0])
     along = x[:, 1:] @ vectors
     largest = np.argmax(values * along**2, axis=1)
@@ -152,7 +152,7 @@ def _reach(phi: Float[np.ndarray, "M J"]) -> tuple[Float[np.ndarray, " M"], Floa
     return np.hypot(x, y), np.arctan2(y, x)
 
 
-class _Bend(NamedTuple):
+class Bend(NamedTuple):
     """Step 1: the angles between the links."""
 
     arm: Arm
@@ -163,7 +163,7 @@ class _Bend(NamedTuple):
     log_bound: float
 
     @classmethod
-    def of(cls, arm: Arm) -> "_Bend":
+    def of(cls, arm: Arm) -> "Bend":
         J = arm.links - 1
         sums = np.tril(np.ones((arm.links, J)), -1)
         centred = sums - sums.mean(axis=0)
@@ -196,7 +196,7 @@ def _tilt(spread: Float[np.ndarray, " J"], arm: Arm) -> float:
     return low
 
 
-class _Turn(NamedTuple):
+class Turn(NamedTuple):
     """Step 2: the first joint."""
 
     arm: Arm
@@ -209,7 +209,7 @@ class _Turn(NamedTuple):
     """log max S."""
 
     @classmethod
-    def of(cls, arm: Arm) -> "_Turn":
+    def of(cls, arm: Arm) -> "Turn":
         half = np.pi / arm.goals
         shortest = arm.reach - min(_SHORT * arm.std, 0.5 * arm.reach)
         b = 2 * (1 - np.cos(half)) / half**2

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from natmix.experiments import metrics
-from natmix.experiments.problems.logistic_regression import _features, probabilities
+from natmix.experiments.problems.logistic_regression import probabilities, standardised_features
 from natmix.experiments.runs import Run
 from natmix.experiments.tables import formatting
 from natmix.experiments.tables.cells import HELD_OUT
@@ -54,7 +54,7 @@ def accuracy_markdown(collection: Collection, commands: Sequence[str]) -> str:
 
 def seen_accuracy(run: Run) -> Statistic | None:
     """In percent, on the rows the posterior was given, over the seeds whose mixture is there."""
-    features, labels = _features(run.problem.removesuffix("_mb"))
+    features, labels = standardised_features(run.problem.removesuffix("_mb"))
     values = []
     for n, seed in run.finished.items():
         try:

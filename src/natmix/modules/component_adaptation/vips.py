@@ -154,7 +154,7 @@ class Vips(AbstractComponentAdaptation):
                 key_pick, database, self.database_candidates, samples, usable, candidates
             )
             last = jnp.max(jnp.where(ok, jnp.arange(1, ok.shape[0] + 1), 0), initial=0)
-            return _best_candidate(survivors, x, log_target, ok, depth, last)
+            return best_candidate(survivors, x, log_target, ok, depth, last)
 
         def nothing(_: None) -> tuple[Array, Array, Array]:
             nowhere = jnp.full((), -jnp.inf, mixture.dtype)
@@ -227,7 +227,7 @@ def _pool(
     return everywhere((jnp.concatenate(points), jnp.concatenate(values), jnp.concatenate(usable_ones)))
 
 
-def _best_candidate(
+def best_candidate(
     mixture: Mixture,
     x: Float[Array, "C D"],
     log_target: Float[Array, " C"],
