@@ -79,7 +79,7 @@ def test_a_mixture_is_had_within_the_callback_or_not_at_all():
 
     fit(callback)
     assert np.isfinite(np.asarray(early[0].means)).all()
-    with pytest.raises(RuntimeError, match="ask for it within the callback"):
+    with pytest.raises(RuntimeError, match="read `mixture` within the callback"):
         _ = late[1].mixture
 
 
