@@ -452,3 +452,12 @@ def test_agreement_needs_comparable_results(result):
         agreement([result])
     with pytest.raises(ValueError, match="different dimensions"):
         agreement([result, with_mixture(result, spherical([1.0], [[0.0]]))])
+
+
+def test_a_tail_that_is_fitted_by_an_exponential_distribution_on_the_grid():
+    """Three quarters of the largest weights are equal: one value of the grid is exactly zero."""
+    rest = np.full(1011, np.log(0.5))
+    log_weights = np.concatenate([rest, np.log(np.linspace(0.6, 0.9, 24)), np.zeros(76)])
+    smoothed = pareto_smooth(log_weights)
+    assert np.isfinite(smoothed.k_hat)
+    assert smoothed.k_hat < 0.5

@@ -81,11 +81,13 @@ def _fit(x: Float[np.ndarray, " M"]) -> tuple[float, float]:
     quartile = x[int(m / 4 + 0.5) - 1]
     b = 1 / x[-1] + (1 - np.sqrt(grid / (np.arange(grid) + 0.5))) / (_QUARTER_SCALE * quartile)
     shapes = np.mean(np.log1p(-b[:, None] * x), axis=1)
-    log_likelihood = m * (np.log(-b / shapes) - shapes - 1)
+    # Where b is zero the distribution is exponential, and -b / shape has the limit 1 / mean.
+    rates = np.divide(-b, shapes, out=np.full_like(b, 1 / np.mean(x)), where=shapes != 0)
+    log_likelihood = m * (np.log(rates) - shapes - 1)
     weight = np.exp(log_likelihood - log_likelihood.max())
     b_mean = float(np.sum(b * weight) / np.sum(weight))
     shape = float(np.mean(np.log1p(-b_mean * x)))
-    scale = -shape / b_mean
+    scale = -shape / b_mean if shape != 0 else float(np.mean(x))
     regularised = (m * shape + _PRIOR_STRENGTH * _PRIOR_SHAPE) / (m + _PRIOR_STRENGTH)
     return (regularised, scale) if np.isfinite(regularised) and scale > 0 else (np.inf, scale)
 
