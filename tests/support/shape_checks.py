@@ -19,7 +19,7 @@ import jaxtyping
 import numpy as np
 from beartype import BeartypeConf, beartype
 
-_beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))  # as for mypy, an int may stand for a float
+_beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))  # as for mypy, an int is accepted as a float
 
 
 def install() -> None:
