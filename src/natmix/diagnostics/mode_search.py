@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
+import scipy.stats
 from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
@@ -47,11 +48,13 @@ class MissedMode(NamedTuple):
         position: the mode's centre.
         share: of the total mass, by the ELBO of one Gaussian there: a lower bound.
         deficit: nats by which the mixture's log density is too low there.
+        covariance: of that Gaussian; None if it is not known.
     """
 
     position: Float[np.ndarray, " D"]
     share: float
     deficit: float
+    covariance: Float[np.ndarray, "D D"] | None = None
 
 
 class ModeSearch(NamedTuple):
@@ -60,14 +63,32 @@ class ModeSearch(NamedTuple):
     Attributes:
         missed: modes that the mixture does not cover, the largest first.
         found: the number of distinct modes found, covered and missed.
-        runs: the number of finished L-BFGS runs.
+        runs: the number of finished runs: of L-BFGS, or of a population without gradients.
         evaluations: of the target (values and gradients; a Hessian counts as D).
+        hits: how many runs ended in each mode found; runs that ended nowhere in particular do not count.
+        method: how it was searched: "L-BFGS", or "population" for a target without gradients.
     """
 
     missed: tuple[MissedMode, ...]
     found: int
     runs: int
     evaluations: int
+    hits: tuple[int, ...] = ()
+    method: str = "L-BFGS"
+
+    @property
+    def new_mode_chance(self) -> float:
+        """An upper bound of the chance that another run ends in a mode that no run has reached.
+
+        Good and Turing estimate it by the share of runs that were the only one to reach their mode
+        (I. J. Good, Biometrika 1953). The bound is that of a Poisson number of such runs, with 95% confidence;
+        with none of n it is 3 / n.
+        """
+        runs = sum(self.hits)
+        if not runs:
+            return 1.0
+        once = sum(h == 1 for h in self.hits)
+        return float(min(1.0, scipy.stats.chi2.ppf(0.95, 2 * (once + 1)) / (2 * runs)))
 
 
 def search_modes(
@@ -165,7 +186,7 @@ def _missed(
     missed = deficit > _MISSED_DEFICIT
     total = scipy.special.logsumexp([log_evidence, *log_masses[missed]])
     modes = [
-        MissedMode(centres[i], float(np.exp(log_masses[i] - total)), float(deficit[i]))
+        MissedMode(centres[i], float(np.exp(log_masses[i] - total)), float(deficit[i]), found[i].covariance)
         for i in np.flatnonzero(missed)
     ]
     largest = tuple(sorted((m for m in modes if m.share >= _MIN_SHARE), key=lambda m: -m.share))
