@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-import scipy.stats
 from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
@@ -88,7 +87,7 @@ class ModeSearch(NamedTuple):
         if not runs:
             return 1.0
         once = sum(h == 1 for h in self.hits)
-        return float(min(1.0, scipy.stats.chi2.ppf(0.95, 2 * (once + 1)) / (2 * runs)))
+        return float(min(1.0, scipy.special.gammaincinv(once + 1, 0.95) / runs))
 
 
 def search_modes(
