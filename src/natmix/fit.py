@@ -59,6 +59,7 @@ def fit(
     elbo_samples: int | None = None,
     progress: bool | None = None,
     callback: Callable[[FitSnapshot], Any] | None = None,
+    verify: bool = True,
     **overrides: Any,
 ) -> Result:
     """Approximate an unnormalised log density by a Gaussian mixture.
@@ -115,6 +116,10 @@ def fit(
             ignored. If it raises, the fit ends at once without a result and the error reaches the caller; a
             mixture that an earlier snapshot was asked for stays valid. Where chunks end depends on the clock
             (docs/determinism.md), so a callback that must repeat exactly decides by ``iteration``.
+        verify: search outside of the mixture's samples when the ELBO has settled (or half of a limit is
+            spent): for other modes, among the points evaluated before, and by Markov chains. What is found
+            becomes components, and the fit goes on, until nothing new is found. All of it takes at most a
+            quarter of the fit's evaluations. ``result.verification`` has what was found and repaired.
         **overrides: hyperparameters by module, for example ``sample_selector={"desired_samples": 500}``.
 
     Returns:
@@ -131,7 +136,7 @@ def fit(
     max_iterations = as_int(max_iterations, "max_iterations")
     limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
     options = FitOptions(
-        limits, tolerance, FinalElbo(elbo_samples, limits.max_evaluations), progress, callback
+        limits, tolerance, FinalElbo(elbo_samples, limits.max_evaluations), progress, callback, verify
     )
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)

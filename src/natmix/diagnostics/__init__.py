@@ -3,7 +3,8 @@
 from natmix.diagnostics.agreement import Agreement, UnsharedMode, agreement
 from natmix.diagnostics.diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
 from natmix.diagnostics.exploration import Exploration, explore
-from natmix.diagnostics.mode_search import MissedMode, ModeSearch, search_modes
+from natmix.diagnostics.known_modes import MissedMode
+from natmix.diagnostics.mode_search import ModeSearch, search_modes
 from natmix.diagnostics.modes import Mode, mode_labels, modes
 from natmix.diagnostics.psis import SmoothedWeights, k_hat_limit, pareto_smooth
 

@@ -60,6 +60,7 @@ class Exploration(NamedTuple):
         uncovered_by_samples: the same by the mixture's samples and their importance weights.
         excess: the difference of the two.
         position: a point that the chains found not covered; None if there is none.
+        points: the last points of the chains that are not covered.
         chains: the number of chains.
         steps: of each chain.
         acceptance_rate: of the steps.
@@ -70,6 +71,7 @@ class Exploration(NamedTuple):
     uncovered_by_samples: Estimate
     excess: Estimate
     position: Float[np.ndarray, " D"] | None
+    points: Float[np.ndarray, "M D"]
     chains: int
     steps: int
     acceptance_rate: float
@@ -116,6 +118,7 @@ def explore(
         _weighted_mean(before.astype(float), weights, np.arange(len(x))),
         _weighted_mean(after - before[start], mass, start),
         record.x[last[len(last) // 2]] if last.size else None,
+        record.x[last],
         chains,
         steps,
         record.acceptance_rate,

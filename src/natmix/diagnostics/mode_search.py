@@ -1,7 +1,8 @@
 """Search for modes that the mixture does not cover: L-BFGS runs from many points, compared where they end.
 
 Where the mixture's density is too low at the end of a run, Pathfinder's Gaussian for that mode tells how much
-mass it has.
+mass it has. Between the runs single evaluations at many points, called probes, look for places that no known
+mode explains: in many dimensions, or next to a wide mode, a narrow mode attracts few runs.
 """
 
 import contextlib
@@ -9,51 +10,32 @@ import time
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
-from natmix.diagnostics.modes import mode_labels
+from natmix.diagnostics.known_modes import KnownModes, MissedMode
+from natmix.diagnostics.search_starts import around_modes, around_region, probes
 from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
-from natmix.initialization.lbfgs import LbfgsPath, lbfgs_run
-from natmix.initialization.pathfinder import PathGaussian, best_gaussian, distinct_modes, in_mode
+from natmix.initialization.lbfgs import LbfgsPath
+from natmix.initialization.lbfgs_batch import lbfgs_runs
+from natmix.initialization.pathfinder import best_gaussian
 from natmix.kernels.threads import single_threaded_blas
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
-REACH = (1.0, 3.0, 10.0, 30.0, 100.0)
-"""Starting points are drawn from the initial region, made so many times as wide, in turn.
-
-With 32 runs, two Gaussians as wide as the region and in 2 and 10 dimensions, the second one was found in 32
-of 32 searches at 30 and 50 times that width, in 15 of 16 at 100, in 12 of 16 at 200 and in 1 of 16 at 500
-(benchmarks/quality/missed_modes.py). A mode three times narrower has next to no gradient of its own:
-11 of 64 in 2 dimensions and none in 10 were found, whatever their distance.
-"""
-_MISSED_DEFICIT, _LOW_DEFICIT = np.log(20), 1.0
-"""Nats by which the mixture's log density must be too low: at the centre of a mode for it to count as missed,
-and at the end of a run for that centre to be computed. Of a missed mode with a hundredth of the total mass
-2000 samples of the mixture have one or none; with 2 nats a regression's third mode counted as missed although
-the mixture's samples covered it."""
-_MIN_SHARE = 0.01
-"""The smallest share of the total mass of a missed mode."""
-
-
-class MissedMode(NamedTuple):
-    """A mode of the target where the mixture's density is far too low.
-
-    Attributes:
-        position: the mode's centre.
-        share: of the total mass, by the ELBO of one Gaussian there: a lower bound.
-        deficit: nats by which the mixture's log density is too low there.
-        covariance: of that Gaussian; None if it is not known.
-    """
-
-    position: Float[np.ndarray, " D"]
-    share: float
-    deficit: float
-    covariance: Float[np.ndarray, "D D"] | None = None
+PROBES_PER_RUN = 16
+"""Probes for every L-BFGS run."""
+_BATCH, _FOLLOWED = 64, 8
+"""L-BFGS runs at once, and those from probes that no known mode explains."""
+_PATH_GAUSSIANS = 8
+"""Gaussians that are compared along a path, beside the Laplace approximation at its end."""
+_MAX_ROUND = 16
+"""A round has at most so many times the runs of the first one."""
+_OFTEN, _TOLERATED_UNREACHED = 20, 0.05
+"""A search that widens ends when all but so many of the known modes were reached that often: a mode that
+attracts twenty times fewer runs than the rarest known one would then have been reached once."""
 
 
 class ModeSearch(NamedTuple):
@@ -64,8 +46,11 @@ class ModeSearch(NamedTuple):
         found: the number of distinct modes found, covered and missed.
         runs: the number of finished runs: of L-BFGS, or of a population without gradients.
         evaluations: of the target (values and gradients; a Hessian counts as D).
-        hits: how many runs ended in each mode found; runs that ended nowhere in particular do not count.
+        hits: how many runs and probes ended in each known mode, found now or before; modes below a hundredth
+            of the mass do not count.
         method: how it was searched: "L-BFGS", or "population" for a target without gradients.
+        trials: the number of runs and probes whose mode is known, minor modes included; 0 for those in
+            ``hits``.
     """
 
     missed: tuple[MissedMode, ...]
@@ -74,20 +59,31 @@ class ModeSearch(NamedTuple):
     evaluations: int
     hits: tuple[int, ...] = ()
     method: str = "L-BFGS"
+    trials: int = 0
 
     @property
     def new_mode_chance(self) -> float:
         """An upper bound of the chance that another run ends in a mode that no run has reached.
 
         Good and Turing estimate it by the share of runs that were the only one to reach their mode
-        (I. J. Good, Biometrika 1953). The bound is that of a Poisson number of such runs, with 95% confidence;
-        with none of n it is 3 / n.
+        (I. J. Good, Biometrika 1953). The bound is that of a Poisson number of such runs, with 95%
+        confidence; with none of n it is 3 / n.
         """
-        runs = sum(self.hits)
-        if not runs:
+        trials = max(self.trials, sum(self.hits))
+        if not trials:
             return 1.0
         once = sum(h == 1 for h in self.hits)
-        return float(min(1.0, scipy.special.gammaincinv(once + 1, 0.95) / runs))
+        return float(min(1.0, scipy.special.gammaincinv(once + 1, 0.95) / trials))
+
+    @property
+    def unreached(self) -> int:
+        """The number of known modes with a hundredth of the mass that no run or probe has reached."""
+        return sum(h == 0 for h in self.hits)
+
+    @property
+    def thorough(self) -> bool:
+        """Whether it has reached nearly all known modes, so that it may be expected to reach others."""
+        return self.unreached <= _TOLERATED_UNREACHED * len(self.hits)
 
 
 def search_modes(
@@ -99,8 +95,12 @@ def search_modes(
     runs: int,
     max_evaluations: int | None = None,
     max_seconds: float = np.inf,
+    starts: Float[np.ndarray, "S D"] | None = None,
+    *,
+    probed: int = 0,
+    widen: bool = False,
 ) -> ModeSearch:
-    """L-BFGS runs from samples of the initial region, made 1 to 100 times as wide (`REACH`).
+    """L-BFGS runs and probes around the initial region and around the known modes.
 
     Args:
         mixture: to compare with.
@@ -108,91 +108,124 @@ def search_modes(
         region: one Gaussian, the initial region.
         log_evidence: log Z of the target.
         key: of all random numbers.
-        runs: the number of L-BFGS runs.
+        runs: the number of L-BFGS runs in the first round.
         max_evaluations: of the target.
         max_seconds: after which no other run starts.
+        starts: points to start from first, in addition.
+        probed: the number of probes in the first round, `PROBES_PER_RUN` for each run if that is more.
+        widen: double the runs and probes of a round until one finds nothing new and nearly all known modes
+            were reached often.
     """
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations)
-    deadline = time.monotonic() + max_seconds
-    paths = _lbfgs_paths(evaluator, _starting_points(region, runs, rng), deadline)
-    usable = [p for p in paths if np.isfinite(p.log_density[-1])]
-    if not usable:
-        return ModeSearch((), 0, len(paths), evaluator.evaluations)
-    joint = _joint_log_prob(mixture, np.stack([p.x[-1] for p in usable]))
-    log_q = scipy.special.logsumexp(joint, axis=1)
-    deficit = np.array([p.log_density[-1] for p in usable]) - log_evidence - log_q
-    covered = set(mode_labels(mixture)[np.argmax(joint, axis=1)[deficit <= _LOW_DEFICIT]].tolist())
-    low = sorted(
-        (p for p, d in zip(usable, deficit, strict=True) if d > _LOW_DEFICIT),
-        key=lambda p: -p.log_density[-1],
-    )
-    found, log_densities = _mode_gaussians(evaluator, low, rng, deadline)
-    missed, others = _missed(mixture, found, log_densities, log_evidence) if found else ((), set())
-    return ModeSearch(missed, len(covered | others) + len(missed), len(paths), evaluator.evaluations)
-
-
-def _starting_points(region: Mixture, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n D"]:
-    """Samples of a Gaussian made wider by the factors in `REACH` in turn."""
-    L = np.linalg.cholesky(np.asarray(region.covariances[0], float))
-    steps = rng.normal(size=(n, len(L))) @ L.T
-    return np.asarray(region.means[0], float) + np.resize(REACH, n)[:, None] * steps
-
-
-def _lbfgs_paths(
-    evaluator: TargetEvaluator, starting_points: Float[np.ndarray, "N D"], deadline: float
-) -> list[LbfgsPath]:
-    """The paths of the runs that finished within the budget."""
-    paths: list[LbfgsPath] = []
+    search = _Search(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
     quiet = np.errstate(over="ignore", invalid="ignore")
     with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
-        for x in starting_points:
-            if paths and time.monotonic() > deadline:
-                break
-            paths.append(lbfgs_run(evaluator, x))
-    return [p for p in paths if p.finished]
+        search.run_from(np.empty((0, mixture.dim)) if starts is None else starts)
+        number, probed = runs, max(PROBES_PER_RUN * runs, probed)
+        while not search.round(number, probed) and widen:
+            number, probed = min(2 * number, _MAX_ROUND * runs), search.more_probes(probed)
+    return search.result()
 
 
-def _mode_gaussians(
-    evaluator: TargetEvaluator, paths: list[LbfgsPath], rng: np.random.Generator, deadline: float
-) -> tuple[list[PathGaussian], Float[np.ndarray, " M"]]:
-    """A Gaussian for every mode that the paths lead to, and the log density at its mean."""
-    gaussians: list[PathGaussian] = []
-    quiet = np.errstate(over="ignore", invalid="ignore")
-    with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
-        for path in paths:
-            if gaussians and time.monotonic() > deadline:
-                break
-            if not any(in_mode(path.x[-1], g) for g in gaussians if np.isfinite(g.elbo)):
-                gaussians.append(best_gaussian(evaluator, path, rng))
-    found = distinct_modes(gaussians)
-    with contextlib.suppress(BudgetSpentError):
-        return found, evaluator.log_density(np.stack([g.mean for g in found])) if found else np.empty(0)
-    return [], np.empty(0)
+class _Search:
+    def __init__(
+        self,
+        mixture: Mixture,
+        target: AbstractTarget,
+        region: Mixture,
+        log_evidence: float,
+        key: PRNGKey,
+        max_evaluations: int | None,
+        max_seconds: float,
+    ) -> None:
+        self._rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        self._evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations)
+        self._known = KnownModes(mixture, log_evidence)
+        self._region = region
+        self._deadline = time.monotonic() + max_seconds
+        self._runs = self._trials = 0
+        self._explained_share = 0.0
 
+    def round(self, runs: int, probed: int) -> bool:
+        """One round of runs and probes; whether the search may end after it."""
+        before = len(self._known.missed())
+        centres = self._known.centres
+        half = runs // 2 if len(centres) > 1 else 0
+        points = [around_region(self._region, runs - half, self._rng)]
+        points += [around_modes(centres, half, self._rng)] if half else []
+        self.run_from(np.concatenate(points))
+        self._probe(probed, runs)
+        if self._late():
+            return True
+        hits = self._known.major_hits()
+        settled = sum(h < _OFTEN for h in hits) <= _TOLERATED_UNREACHED * len(hits)
+        return len(self._known.missed()) == before and settled
 
-def _missed(
-    mixture: Mixture,
-    found: list[PathGaussian],
-    log_densities: Float[np.ndarray, " M"],
-    log_evidence: float,
-) -> tuple[tuple[MissedMode, ...], set[int]]:
-    """Modes that the mixture does not cover, and the labels of its own modes that cover the others."""
-    centres = np.stack([g.mean for g in found])
-    log_masses = np.array([g.elbo for g in found])
-    joint = _joint_log_prob(mixture, centres)
-    deficit = log_densities - log_evidence - scipy.special.logsumexp(joint, axis=1)
-    missed = deficit > _MISSED_DEFICIT
-    total = scipy.special.logsumexp([log_evidence, *log_masses[missed]])
-    modes = [
-        MissedMode(centres[i], float(np.exp(log_masses[i] - total)), float(deficit[i]), found[i].covariance)
-        for i in np.flatnonzero(missed)
-    ]
-    largest = tuple(sorted((m for m in modes if m.share >= _MIN_SHARE), key=lambda m: -m.share))
-    return largest, set(mode_labels(mixture)[np.argmax(joint, axis=1)[~missed]].tolist())
+    def more_probes(self, probed: int) -> int:
+        """Twice as many, unless what is known explains too few: then runs tell more."""
+        return 2 * probed if self._explained_share > 0.5 else probed
 
+    def run_from(self, points: Float[np.ndarray, "N D"]) -> None:
+        """An L-BFGS run from every point."""
+        for i in range(0, len(points), _BATCH):
+            if self._late():
+                return
+            paths = lbfgs_runs(self._evaluator, points[i : i + _BATCH])
+            for path in paths:
+                if path.finished:
+                    self._take(path)
+            if not all(path.finished for path in paths):
+                raise BudgetSpentError
 
-def _joint_log_prob(mixture: Mixture, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
-    """Log q(x, o)."""
-    points = jnp.asarray(x, mixture.dtype)
-    return np.asarray(mixture.component_log_prob(points), float) + np.asarray(mixture.log_weights, float)
+    def _take(self, path: LbfgsPath) -> None:
+        """Count a run in the mode where it ended."""
+        self._runs += 1
+        self._trials += 1
+        if not np.isfinite(path.log_density[-1]):
+            return
+        mode = self._known.mode_at(path.x[-1], float(path.log_density[-1]))
+        if mode is None:
+            gaussian = best_gaussian(self._evaluator, path, self._rng, _PATH_GAUSSIANS)
+            if not np.isfinite(gaussian.elbo):
+                return
+            log_density = float(self._evaluator.log_density(gaussian.mean[None])[0])
+            mode = self._known.add(gaussian, log_density)
+        self._known.hit(mode)
+
+    def _probe(self, n: int, most_runs: int) -> None:
+        """Single evaluations, and runs from those that no known mode explains."""
+        n = int(min(n, self._evaluator.remaining))
+        if n < 1 or self._late():
+            return
+        x = probes(self._region, self._known.centres, n, self._rng)
+        log_p = self._evaluator.log_density(x)
+        log_q, mode = self._known.explain(x)
+        left = self._known.unexplained(log_p, log_q)
+        explained = np.setdiff1d(np.flatnonzero(np.isfinite(log_p)), left)
+        for number, times in zip(*np.unique(mode[explained], return_counts=True), strict=True):
+            self._known.hit(int(number), int(times))
+        self._trials += len(explained)
+        self._explained_share = len(explained) / n
+        for _ in range(0, most_runs, _FOLLOWED):
+            if not len(left) or self._late():
+                return
+            before = len(self._known.outside)
+            self.run_from(x[left[:_FOLLOWED]])
+            left = left[_FOLLOWED:]
+            for number in range(before, len(self._known.outside)):
+                log_q[left], mode[left] = self._known.explain_also(number, x[left], log_q[left], mode[left])
+            left = left[self._known.unexplained(log_p[left], log_q[left])]
+
+    def _late(self) -> bool:
+        return time.monotonic() > self._deadline and self._runs > 0
+
+    def result(self) -> ModeSearch:
+        known = self._known
+        found = len(known.hits) if self._runs else 0
+        return ModeSearch(
+            known.missed(),
+            found,
+            self._runs,
+            self._evaluator.evaluations,
+            known.major_hits(),
+            trials=self._trials,
+        )

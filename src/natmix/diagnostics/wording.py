@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from natmix.diagnostics.mode_search import REACH
 from natmix.diagnostics.modes import Mode
+from natmix.diagnostics.search_starts import REACH
 from natmix.estimate import Estimate, counted
 
 if TYPE_CHECKING:

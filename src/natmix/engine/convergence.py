@@ -139,6 +139,12 @@ class StoppingRule(Recorder):
         self._components = components
         self._new: list[np.ndarray] = []
 
+    def restart(self, births: int) -> None:
+        """Wait until the run has settled again, after ``births`` components in all."""
+        old = self._convergence
+        self._convergence = Convergence(old.tolerance, old.window, births)
+        self._new = []
+
     def replay(self, trace: Mapping[str, np.ndarray]) -> None:
         """Restore what it knew at a checkpoint, from the trace of the iterations before.
 

@@ -59,14 +59,28 @@ class FitLoop:
             for run in self.active:
                 for recorder in run.recorders:
                     recorder.started(run)
-            while self.active and not self._interrupt.asked and self.failure is None:
-                if not going_on([run.state for run in self.active]):
-                    return
-                self._advance()
+            self._go_on(going_on)
         except KeyboardInterrupt as error:
-            for run in self.active:
-                run.evaluations += evaluations_given(error)
-            self.broken_off = self._interrupt.asked = True
+            self._break_off(error)
+
+    def resume(self, run: SingleRun) -> None:
+        """Go on with a run that has ended, and whose state may have been changed since."""
+        run.stopped, self.active = None, [run]
+        try:
+            self._go_on(lambda states: True)
+        except KeyboardInterrupt as error:
+            self._break_off(error)
+
+    def _go_on(self, going_on: Callable[[Sequence[State]], bool]) -> None:
+        while self.active and not self._interrupt.asked and self.failure is None:
+            if not going_on([run.state for run in self.active]):
+                return
+            self._advance()
+
+    def _break_off(self, error: KeyboardInterrupt) -> None:
+        for run in self.active:
+            run.evaluations += evaluations_given(error)
+        self.broken_off = self._interrupt.asked = True
 
     def _advance(self) -> None:
         """One chunk of all active runs."""

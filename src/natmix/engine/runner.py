@@ -13,8 +13,11 @@ from natmix.engine.background_compilation import BackgroundCompilation
 from natmix.engine.capacity import fewest_slots, grown, shrunk
 from natmix.gmmvi import GMMVI
 from natmix.kernels.compilation import quick_jit
+from natmix.kernels.plan import using
 from natmix.kernels.sharding import round_up_slots
-from natmix.modules.state import State
+from natmix.mixture import Mixture
+from natmix.modules.changes import insert_components
+from natmix.modules.state import State, placed_state
 
 CHUNK = 128
 """The most iterations of a chunk. Between two chunks the host has control."""
@@ -101,6 +104,20 @@ class AbstractRunner(abc.ABC):
         if may_shrink and 4 * present() <= capacity:
             return max(shrunk(capacity, self._dim), self._fewest_capacity)
         return capacity
+
+    def with_components(self, state: State, new: Mixture, kept: float, prior: Mixture) -> State | None:
+        """The state with more components (`insert_components`) and another prior; None without room."""
+        present = int(np.sum(np.asarray(state.mixture.log_weights) > -np.inf))
+        capacity = state.mixture.num_components
+        while capacity < present + new.num_components:
+            if capacity >= self._most_capacity:
+                return None
+            capacity = self._larger(capacity)
+        with using(self.algorithm.plan(state)):
+            if capacity > state.mixture.num_components:
+                state = resized(self.algorithm, state, capacity)
+            changed = insert_components(state, new, kept)
+            return placed_state(dataclasses.replace(changed, prior=prior))
 
     def _larger(self, capacity: int) -> int:
         return min(grown(self.algorithm, capacity, self._dim), self._most_capacity)

@@ -1,15 +1,19 @@
 """One fit: a run until it has converged, its best mixture, and the ELBO of that mixture."""
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from natmix.array_types import PRNGKey
+from natmix.diagnostics.diagnosis import ENDED_EARLY
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
+from natmix.diagnostics.verification import Verification
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY, BestRecorder, StoppingRule, objective
@@ -21,6 +25,7 @@ from natmix.engine.recorder import Recorder
 from natmix.engine.single_run import SingleRun
 from natmix.engine.snapshot import CallbackRecorder, FitSnapshot
 from natmix.engine.trajectory import TrajectoryRecorder
+from natmix.engine.verifier import MIDWAY, MIDWAY_SAMPLES, Addition, MidwayCheck, Verifier
 from natmix.gmmvi import GMMVI
 from natmix.interrupts import Interrupt
 from natmix.mixture import Mixture
@@ -41,6 +46,7 @@ class FitOptions:
         elbo: how many samples the final ELBO has.
         progress: whether to show a live line; only on a terminal if None.
         callback: called after every chunk of iterations; ends the fit by returning True.
+        verify: whether to search outside of the mixture's samples, and to go on with what is found.
     """
 
     limits: Limits
@@ -48,8 +54,11 @@ class FitOptions:
     elbo: FinalElbo
     progress: bool | None = None
     callback: Callable[[FitSnapshot], Any] | None = None
+    verify: bool = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.verify, bool):
+            raise ValueError(f"verify must be True or False, got {self.verify!r}.")
         if not (is_number(self.tolerance) and self.tolerance >= 0):
             raise ValueError(f"tolerance must be a number and not negative, got {self.tolerance!r}.")
         if self.callback is not None and not callable(self.callback):
@@ -66,6 +75,7 @@ class FitOptions:
             "max_seconds": limits.max_seconds,
             "elbo_samples": self.elbo.samples,
             "tolerance": self.tolerance,
+            "verify": self.verify,
         }
 
 
@@ -87,6 +97,8 @@ class FitOutcome:
         elbo_seconds: spent on the ELBO.
         notes: what the user should know.
         failure: the error of the target that ended it, if one did.
+        verification: what the searches outside of the mixture's samples found; None if there were none.
+        verification_seconds: that these took.
     """
 
     mixture: Mixture
@@ -102,6 +114,8 @@ class FitOutcome:
     elbo_seconds: float
     notes: tuple[str, ...]
     failure: TargetError | None
+    verification: Verification | None = None
+    verification_seconds: float = 0.0
 
 
 class SingleFit:
@@ -138,12 +152,21 @@ class SingleFit:
         self._trajectory = TrajectoryRecorder()
         self._best = BestRecorder(algorithm, options.tolerance)
         self._line = ProgressLine(algorithm.codename, options.progress)
-        rule = StoppingRule(algorithm, components, options.tolerance)
-        recorders: list[Recorder] = [self._trajectory, rule, self._best, self._line]
+        self._rule = StoppingRule(algorithm, components, options.tolerance)
+        recorders: list[Recorder] = [self._trajectory, self._rule, self._best, self._line]
         if options.callback is not None:
             recorders.append(CallbackRecorder(options.callback, first_evaluations))
+        self._first_evaluations = first_evaluations
+        self._verifier: Verifier | None = None
+        self._verification_seconds = 0.0
         aside = options.elbo.reserve + first_evaluations
+        if options.verify:
+            region = jax.device_get(state.prior)
+            self._verifier = Verifier(algorithm, target, region, options.limits.max_evaluations)
+            self._midway = MidwayCheck()
+            recorders.append(self._midway)
         self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
+        self._set_aside()
         self._interrupt = Interrupt()
         self._check_budget(aside)
 
@@ -152,13 +175,78 @@ class SingleFit:
         with self._interrupt.watching(), self._line:
             loop = FitLoop(self._runner, [self._run], self._interrupt, (CHECK_EVERY,))
             loop.run()
-            failure = loop.failure or self._run.failure
-            if failure is not None:
-                return self._outcome("failed", failure=failure)
-            stopped = "interrupted" if self._interrupt.asked else self._run.stopped
-            assert stopped is not None
-            self._interrupt.forget()
-            return self._with_elbo(stopped, key)
+            for attempt in itertools.count():
+                failure = loop.failure or self._run.failure
+                if failure is not None:
+                    return self._outcome("failed", failure=failure)
+                stopped = "interrupted" if self._interrupt.asked else self._run.stopped
+                assert stopped is not None
+                self._interrupt.forget()
+                outcome = self._with_elbo(stopped, jax.random.fold_in(key, attempt) if attempt else key)
+                if self._verifier is None or outcome.draws is None or outcome.stopped == "interrupted":
+                    return outcome
+                verified = self._verified(outcome, jax.random.fold_in(key, 1000 + attempt))
+                if verified is not None:
+                    return verified
+                loop.resume(self._run)
+        raise AssertionError("unreachable")
+
+    def _verified(self, outcome: FitOutcome, key: PRNGKey) -> FitOutcome | None:
+        """The outcome with what a search outside of its samples found; None if the run is to go on."""
+        verifier, run, draws = self._verifier, self._run, outcome.draws
+        assert verifier is not None
+        assert draws is not None
+        before = time.perf_counter()
+        midway = outcome.stopped == MIDWAY
+        try:
+            addition = verifier.search(run, outcome.mixture, draws, key, self._search_budget())
+        except KeyboardInterrupt:
+            self._interrupt.asked = True
+            return dataclasses.replace(outcome, stopped="interrupted", verification=verifier.result())
+        self._verification_seconds += time.perf_counter() - before
+        reason = self._repair(outcome.stopped, addition)
+        if midway or (addition is not None and not reason):
+            verifier.spend(len(draws))
+            self._set_aside()
+            return None
+        self._set_aside()
+        return dataclasses.replace(
+            outcome,
+            verification=verifier.result(reason),
+            verification_seconds=self._verification_seconds,
+        )
+
+    def _repair(self, stopped: str, addition: Addition | None) -> str:
+        """Add what was found to the run; why not, if the run cannot go on with it."""
+        verifier = self._verifier
+        assert verifier is not None
+        if addition is None:
+            return ""
+        if stopped not in ("converged", MIDWAY):
+            return f"the fit {ENDED_EARLY[stopped]}"
+        if not verifier.may_repair:
+            return f"{self._algorithm.codename} does not add components, or too many repairs were made"
+        run = self._run
+        changed = self._runner.with_components(run.state, addition.components, addition.kept, addition.prior)
+        if changed is None:
+            return "there is no room for more components (component_adaptation={'max_components': ...})"
+        run.state = changed
+        self._rule.restart(int(changed.births))
+        verifier.repaired(run, addition)
+        self._midway.again(run)
+        return ""
+
+    def _search_budget(self) -> int:
+        assert self._verifier is not None
+        budget = self._verifier.budget(self._run, self._first_evaluations + self._run.evaluations)
+        return budget // 2 if self._run.stopped == MIDWAY else budget
+
+    def _set_aside(self) -> None:
+        """Keep evaluations for the final ELBO and the verification."""
+        aside = self._options.elbo.reserve + self._first_evaluations
+        if self._verifier is not None:
+            aside += max(self._verifier.reserve, self._verifier.evaluations)
+        self._run.aside = aside
 
     def _check_budget(self, aside: int) -> None:
         budget = self._run.budget()
@@ -175,6 +263,7 @@ class SingleFit:
     def _with_elbo(self, stopped: str, key: PRNGKey) -> FitOutcome:
         outcome = self._outcome(stopped)
         n = self._options.elbo.samples_after(self._run, self._target.inside_jax, stopped == "interrupted")
+        n = min(n, MIDWAY_SAMPLES) if stopped == MIDWAY else n
         before = time.perf_counter()
         try:
             draws = evaluated_draws(outcome.mixture, self._target, key, n) if n else None

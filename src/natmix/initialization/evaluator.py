@@ -33,6 +33,11 @@ class TargetEvaluator:
         """Evaluations that may still be made."""
         return float("inf") if self._max_evaluations is None else self._max_evaluations - self.evaluations
 
+    @property
+    def resolution(self) -> float:
+        """The relative rounding error of a value."""
+        return float(jnp.finfo(self._dtype).eps)
+
     def _spend(self, n: int) -> None:
         if n > self.remaining:
             raise BudgetSpentError

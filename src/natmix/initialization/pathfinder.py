@@ -49,9 +49,11 @@ def pathfinder(
     return out
 
 
-def best_gaussian(evaluator: TargetEvaluator, path: LbfgsPath, rng: np.random.Generator) -> PathGaussian:
-    """The Gaussian with the best ELBO among those along a path."""
-    found = _gaussians(path)
+def best_gaussian(
+    evaluator: TargetEvaluator, path: LbfgsPath, rng: np.random.Generator, most: int = _MAX_GAUSSIANS
+) -> PathGaussian:
+    """The Gaussian with the best ELBO among at most ``most`` along a path, and that at its end."""
+    found = _gaussians(path, most)
     precision = evaluator.hessian(path.x[-1]) if evaluator.remaining > path.x.shape[1] else None
     covariance = None if precision is None else _inverse(-precision)
     if covariance is not None:
@@ -94,11 +96,11 @@ def in_mode(x: Float[np.ndarray, " D"], gaussian: PathGaussian) -> bool:
     return float(np.linalg.norm(step)) <= math.sqrt(len(x)) + 3
 
 
-def _gaussians(path: LbfgsPath) -> list[tuple[np.ndarray, np.ndarray]]:
+def _gaussians(path: LbfgsPath, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """At the points of a path: one Newton step ahead, with the BFGS estimate of the inverse Hessian."""
     D = path.x.shape[1]
     H: np.ndarray | None = None
-    kept = set(np.linspace(1, max(len(path.x) - 1, 1), _MAX_GAUSSIANS).astype(int).tolist())
+    kept = set(np.linspace(1, max(len(path.x) - 1, 1), most).astype(int).tolist())
     out: list[tuple[np.ndarray, np.ndarray]] = []
     for i in range(1, len(path.x)):
         s = path.x[i] - path.x[i - 1]

@@ -14,7 +14,7 @@ from natmix.kernels.slots import set_slot
 from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import Change, EvaluatedSamples
 from natmix.modules.expectations import ElboEstimate
-from natmix.modules.per_component import reset_slot
+from natmix.modules.per_component import reset_slot, take_slots
 from natmix.modules.records import Batch, Evaluation, Query
 from natmix.modules.state import Info, State
 
@@ -48,6 +48,30 @@ def apply_change(state: State, change: Change) -> tuple[State, Flag]:
         births=state.births + add.astype(jnp.int32),
     )
     return state, add
+
+
+def insert_components(state: State, new: Mixture, kept: float) -> State:
+    """Put the components of ``new`` into free slots, with their weights; the present ones keep a share.
+
+    Args:
+        state: with at least as many free slots.
+        new: components whose weights are shares of the total mass.
+        kept: the share of the present components.
+    """
+    log_weights = state.mixture.log_weights
+    free = jnp.flatnonzero(log_weights == -jnp.inf, size=new.num_components, fill_value=-1)
+    number = jnp.full(log_weights.shape, -1).at[free].set(jnp.arange(new.num_components))
+    taken = number >= 0
+    slots = jnp.maximum(number, 0)
+    order = jnp.where(taken, -1, jnp.arange(log_weights.shape[0]))
+    components = new.components.take(slots).where(taken, state.mixture.components)
+    weights = jnp.where(taken, new.log_weights[slots], log_weights + jnp.log(kept))
+    return dataclasses.replace(
+        take_slots(state, order),
+        mixture=Mixture(everywhere_alike(jax.nn.log_softmax, weights), components),
+        ids=jnp.where(taken, state.births + slots, state.ids).astype(state.ids.dtype),
+        births=(state.births + new.num_components).astype(state.births.dtype),
+    )
 
 
 def iteration_info(

@@ -73,6 +73,10 @@ def diagnose_result(
     """`Result.diagnose`; ``runs`` and ``chains`` are None for as many as the budget allows."""
     key_draws, key_search = jax.random.split(run_key(seed))
     draws = _with_fresh_draws(result, samples, key_draws)
+    made = result.verification
+    if made is not None and runs is None and chains is None and seed == 0:
+        found = made.mode_search, made.exploration, result.stopped, made.not_explored, made.not_searched
+        return diagnose(result.mixture, draws, *found)
     first = diagnose(result.mixture, draws, stopped=result.stopped)
     mode_search, not_searched = (None, "")
     if runs is None:

@@ -56,6 +56,7 @@ def fit_result(
             elbo=outcome.elbo_seconds,
             total=total_seconds,
             start=before.seconds,
+            verification=outcome.verification_seconds,
         ),
         stopped=outcome.stopped,
         algorithm=algorithm,
@@ -65,6 +66,7 @@ def fit_result(
         target=target,
         start=before.prior,
         model=model,
+        verification=outcome.verification,
     )
 
 
@@ -79,6 +81,7 @@ def _counts(outcome: FitOutcome, before: BeforeIterations) -> Counts:
         elbo_evaluations=outcome.elbo.samples,
         probe_evaluations=before.probe_evaluations,
         start_evaluations=before.start_evaluations,
+        verification_evaluations=0 if outcome.verification is None else outcome.verification.evaluations,
         zeros=total("zeros"),
         invalid=total("invalid"),
         failed_updates=total("failed_updates"),

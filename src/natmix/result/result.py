@@ -12,6 +12,7 @@ import numpy as np
 from natmix.checks import as_int
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import Elbo
+from natmix.diagnostics.verification import Verification
 from natmix.estimate import Estimate
 from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
@@ -44,6 +45,7 @@ class Counts:
         added: components added.
         deleted: components deleted.
         left_out: components of negligible weight at the end, not part of the returned mixture.
+        verification_evaluations: of the target, by searches outside of the mixture's samples during the fit.
     """
 
     iterations: int
@@ -57,6 +59,7 @@ class Counts:
     added: int
     deleted: int
     left_out: int
+    verification_evaluations: int = 0
 
     @property
     def first_evaluations(self) -> int:
@@ -66,7 +69,8 @@ class Counts:
     @property
     def evaluations(self) -> int:
         """All evaluations of the target."""
-        return self.first_evaluations + self.training_evaluations + self.elbo_evaluations
+        searched = self.elbo_evaluations + self.verification_evaluations
+        return self.first_evaluations + self.training_evaluations + searched
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Timings:
         total: everything from call to return.
         start: before the first iteration: reading the model, probing the target and initialising, with the
             compilation that these need.
+        verification: searches outside of the mixture's samples, with their own compilation.
     """
 
     compilation: float
@@ -87,6 +92,7 @@ class Timings:
     elbo: float
     total: float
     start: float = 0.0
+    verification: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,6 +118,8 @@ class Result:
         start: one Gaussian, the initial region: candidates for new components were drawn from it.
         model: whose variables the mixture's coordinates are, if they have names; the mixture is then in
             unconstrained coordinates.
+        verification: what the searches of the fit outside of the mixture's samples found, and what was
+            repaired; None without ``verify``.
     """
 
     mixture: Mixture
@@ -127,12 +135,14 @@ class Result:
     target: AbstractTarget | None = dataclasses.field(default=None, repr=False)
     start: Mixture | None = dataclasses.field(default=None, repr=False)
     model: AbstractModel | None = dataclasses.field(default=None, repr=False)
+    verification: Verification | None = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
     def diagnosis(self) -> "Diagnosis | None":
         """The diagnosis with default settings, made once; None without samples behind the ELBO.
 
-        Its mode search and its Markov chains evaluate the target, each at most a tenth as often as the fit.
+        It has the searches that the fit has made. After ``fit(verify=False)`` its mode search and its Markov
+        chains evaluate the target, each at most a tenth as often as the fit.
         """
         return None if self.draws is None or len(self.draws) < 2 else self.diagnose()
 

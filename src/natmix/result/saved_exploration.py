@@ -9,6 +9,8 @@ from natmix.estimate import Estimate
 from natmix.result.result import Result
 
 _ESTIMATES = ("uncovered", "uncovered_by_samples", "excess")
+_ARRAYS = ("position", "covariance")
+"""Of a missed mode."""
 
 
 def saved_exploration(result: Result) -> dict[str, Any]:
@@ -19,10 +21,11 @@ def saved_exploration(result: Result) -> dict[str, Any]:
     out: dict[str, Any] = {"not_explored": made.not_explored, "not_searched": made.not_searched}
     if made.exploration is not None:
         found = made.exploration._asdict()
-        position = None if found["position"] is None else [float(v) for v in found["position"]]
-        out["exploration"] = found | {n: tuple(found[n]) for n in _ESTIMATES} | {"position": position}
+        arrays = {n: _as_list(found[n]) for n in ("position", "points")}
+        out["exploration"] = found | {n: tuple(found[n]) for n in _ESTIMATES} | arrays
     if made.mode_search is not None:
-        missed = [m._asdict() | {"position": [float(v) for v in m.position]} for m in made.mode_search.missed]
+        modes = made.mode_search.missed
+        missed = [m._asdict() | {n: _as_list(getattr(m, n)) for n in _ARRAYS} for m in modes]
         out["mode_search"] = made.mode_search._asdict() | {"missed": missed}
     return out
 
@@ -35,14 +38,22 @@ def keep_exploration(result: Result, header: dict[str, Any]) -> None:
     exploration, mode_search = None, None
     if found is not None:
         estimates = {name: Estimate(*found[name]) for name in _ESTIMATES}
-        position = None if found["position"] is None else np.array(found["position"], float)
-        exploration = Exploration(**(found | estimates | {"position": position}))
+        points = np.array(found["points"], float).reshape(-1, result.mixture.dim)
+        arrays = {"position": _as_array(found["position"]), "points": points}
+        exploration = Exploration(**(found | estimates | arrays))
     if searched is not None:
-        missed = (
-            MissedMode(**(m | {"position": np.array(m["position"], float)})) for m in searched["missed"]
-        )
-        mode_search = ModeSearch(**(searched | {"missed": tuple(missed)}))
+        missed = (MissedMode(**(m | {n: _as_array(m[n]) for n in _ARRAYS})) for m in searched["missed"])
+        whole = {"missed": tuple(missed), "hits": tuple(searched["hits"])}
+        mode_search = ModeSearch(**(searched | whole))
     why = header.get("not_explored", ""), header.get("not_searched", "")
     result.__dict__["diagnosis"] = diagnose(
         result.mixture, result.draws, mode_search, exploration, result.stopped, *why
     )
+
+
+def _as_list(array: np.ndarray | None) -> list[Any] | None:
+    return None if array is None else np.asarray(array, float).tolist()
+
+
+def _as_array(values: list[Any] | None) -> np.ndarray | None:
+    return None if values is None else np.array(values, float)

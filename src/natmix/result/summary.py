@@ -37,7 +37,8 @@ def summary(result: "Result") -> str:
         f"{_effective(np.asarray(mixture.weights)):.1f} "
         f"({mixture.covariance_family} covariances, {mixture.dtype})",
         f"  evaluations  {counts.evaluations:,} of the target ({counts.first_evaluations:,} to initialise, "
-        f"{counts.training_evaluations:,} in training, {counts.elbo_evaluations:,} for the ELBO)",
+        f"{counts.training_evaluations:,} in training, {counts.elbo_evaluations:,} for the ELBO, "
+        f"{counts.verification_evaluations:,} to verify)",
         f"  time         {times.total:.1f} s, of which {times.start:.1f} s to initialise and "
         f"{times.compilation:.1f} s compiling; "
         f"{counted(counts.iterations, 'iteration')} at {rate:.3g} per second",

@@ -56,6 +56,10 @@ class AbstractComponentAdaptation(Option):
     def init(self, mixture: Mixture, prior: Mixture) -> PyTree:
         """The state before the first iteration; the prior is one Gaussian, the initial region."""
 
+    def stored_samples(self, state: PyTree) -> tuple[Array, Array, Array] | None:
+        """Samples of the whole run: points, log densities, and how many from the first are real."""
+        return None
+
     @abc.abstractmethod
     def most_components(self, start: int) -> int:
         """How many components there may ever be when a run starts with ``start``."""

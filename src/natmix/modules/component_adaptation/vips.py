@@ -106,6 +106,10 @@ class Vips(AbstractComponentAdaptation):
     def fit_defaults(cls, fresh_candidates: int) -> dict[str, Any]:
         return {**FIT_DEFAULTS, "prior_candidates": fresh_candidates}
 
+    def stored_samples(self, state: VipsState) -> tuple[Array, Array, Array] | None:
+        database = state.database
+        return None if database is None else (database.x, database.log_target, database.filled)
+
     def addition_cycle(self) -> int:
         return len(self.thresholds) * int(self.add_iters)
 

@@ -1,0 +1,169 @@
+"""The modes that a search knows: those of the mixture, and those found outside of it."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jaxtyping import Float, Int
+
+from natmix.diagnostics.modes import mode_labels
+from natmix.initialization.pathfinder import PathGaussian, in_mode
+from natmix.mixture import Mixture
+
+_MISSED_DEFICIT, _LOW_DEFICIT = np.log(20), 1.0
+"""Nats by which the mixture's log density must be too low: at the centre of a mode for it to count as missed,
+and at the end of a run for that centre to be computed. Of a missed mode with a hundredth of the total mass
+2000 samples of the mixture have one or none; with 2 nats a regression's third mode counted as missed although
+the mixture's samples covered it."""
+_MIN_SHARE = 0.01
+"""The smallest share of the total mass of a missed mode."""
+_MAX_PAIRS = 2**22
+"""Log densities of so many pairs of a point and a component are computed at once."""
+
+
+class MissedMode(NamedTuple):
+    """A mode of the target where the mixture's density is far too low.
+
+    Attributes:
+        position: the mode's centre.
+        share: of the total mass, by the ELBO of one Gaussian there: a lower bound.
+        deficit: nats by which the mixture's log density is too low there.
+        covariance: of that Gaussian; None if it is not known.
+    """
+
+    position: Float[np.ndarray, " D"]
+    share: float
+    deficit: float
+    covariance: Float[np.ndarray, "D D"] | None = None
+
+
+class _Outside(NamedTuple):
+    """A Gaussian outside the mixture, and log p~ at its mean."""
+
+    gaussian: PathGaussian
+    log_density: float
+
+
+class KnownModes:
+    """The mixture's modes, numbered as `mode_labels` does, and after them those found outside.
+
+    Attributes:
+        outside: the Gaussians found outside of the mixture.
+        hits: how many runs and probes ended in each mode, by its number.
+    """
+
+    def __init__(self, mixture: Mixture, log_evidence: float) -> None:
+        self.outside: list[_Outside] = []
+        self.hits: dict[int, int] = {}
+        self._mixture, self._log_evidence = mixture, log_evidence
+        self._labels = mode_labels(mixture)
+        self._own = int(self._labels.max()) + 1
+        weights = np.asarray(mixture.weights, float)
+        heaviest = [np.argmax(np.where(self._labels == m, weights, -1)) for m in range(self._own)]
+        self._centres = np.asarray(mixture.means, float)[heaviest]
+        self._own_shares = np.bincount(self._labels, weights) / weights.sum()
+
+    @property
+    def centres(self) -> Float[np.ndarray, "M D"]:
+        """Of all modes: the mean of the heaviest component, or of the Gaussian."""
+        return np.concatenate([self._centres, *(o.gaussian.mean[None] for o in self.outside)])
+
+    def hit(self, mode: int, times: int = 1) -> None:
+        """Count runs or probes that ended in a mode."""
+        self.hits[mode] = self.hits.get(mode, 0) + times
+
+    def explain(self, x: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+        """Log (q + Gaussians outside) at these points, and the mode that contributes most."""
+        log_q, mode = np.empty(len(x)), np.empty(len(x), int)
+        step = max(1, _MAX_PAIRS // self._mixture.num_components)
+        for i in range(0, len(x), step):
+            rows = slice(i, i + step)
+            points = jnp.asarray(x[rows], self._mixture.dtype)
+            joint = np.asarray(self._mixture.component_log_prob(points), float)
+            joint = joint + np.asarray(self._mixture.log_weights, float)
+            log_q[rows] = scipy.special.logsumexp(joint, axis=1)
+            mode[rows] = self._labels[np.argmax(joint, axis=1)]
+        for number in range(len(self.outside)):
+            log_q, mode = self.explain_also(number, x, log_q, mode)
+        return log_q, mode
+
+    def explain_also(
+        self,
+        number: int,
+        x: Float[np.ndarray, "N D"],
+        log_q: Float[np.ndarray, " N"],
+        mode: Int[np.ndarray, " N"],
+    ) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+        """What `explain` gave, with one more of the Gaussians outside."""
+        gaussian = self.outside[number].gaussian
+        log_n = gaussian.elbo - self._log_evidence + _log_normal(x, gaussian)
+        return np.logaddexp(log_q, log_n), np.where(log_n > log_q, self._own + number, mode)
+
+    def deficit(
+        self, log_p: Float[np.ndarray, " N"], log_q: Float[np.ndarray, " N"]
+    ) -> Float[np.ndarray, " N"]:
+        """Nats by which what is known is too low; -inf where the target's density is not usable."""
+        return np.where(np.isfinite(log_p), log_p - self._log_evidence - log_q, -np.inf)
+
+    def unexplained(
+        self, log_p: Float[np.ndarray, " N"], log_q: Float[np.ndarray, " N"]
+    ) -> Float[np.ndarray, " N"]:
+        """The points that belong to no known mode."""
+        return np.flatnonzero(self.deficit(log_p, log_q) > _MISSED_DEFICIT)
+
+    def mode_at(self, x: Float[np.ndarray, " D"], log_p: float) -> int | None:
+        """The number of the known mode that a run ended in; None if it is a new one."""
+        log_q, mode = self.explain(x[None])
+        if self.deficit(np.array([log_p]), log_q)[0] <= _LOW_DEFICIT:
+            return int(mode[0])
+        inside = (i for i, o in enumerate(self.outside) if in_mode(x, o.gaussian))
+        return next((self._own + i for i in inside), None)
+
+    def add(self, gaussian: PathGaussian, log_density: float) -> int:
+        """The number of a Gaussian's mode, which may be a new one."""
+        log_q, mode = self.explain(gaussian.mean[None])
+        if not self.deficit(np.array([log_density]), log_q)[0] > _MISSED_DEFICIT:
+            return int(mode[0])
+        for i, o in enumerate(self.outside):
+            if in_mode(gaussian.mean, o.gaussian):
+                if gaussian.elbo > o.gaussian.elbo:
+                    self.outside[i] = _Outside(gaussian, log_density)
+                return self._own + i
+        self.outside.append(_Outside(gaussian, log_density))
+        return self._own + len(self.outside) - 1
+
+    def missed(self) -> tuple[MissedMode, ...]:
+        """Modes outside of the mixture with at least a hundredth of the total mass, the largest first."""
+        if not self.outside:
+            return ()
+        shares = self._shares()
+        centres = np.stack([o.gaussian.mean for o in self.outside])
+        points = jnp.asarray(centres, self._mixture.dtype)
+        log_q = np.asarray(self._mixture.log_prob(points), float)
+        deficits = self.deficit(np.array([o.log_density for o in self.outside]), log_q)
+        found = [
+            MissedMode(o.gaussian.mean, float(share), float(deficit), o.gaussian.covariance)
+            for o, share, deficit in zip(self.outside, shares, deficits, strict=True)
+            if share >= _MIN_SHARE
+        ]
+        return tuple(sorted(found, key=lambda m: -m.share))
+
+    def major_hits(self) -> tuple[int, ...]:
+        """The hits, 0 among them, of every mode with at least a hundredth of the mass, the most first."""
+        shares = np.concatenate([self._own_shares * (1 - self._shares().sum()), self._shares()])
+        counted = [self.hits.get(int(mode), 0) for mode in np.flatnonzero(shares >= _MIN_SHARE)]
+        return tuple(sorted(counted, reverse=True))
+
+    def _shares(self) -> Float[np.ndarray, " M"]:
+        """Of the total mass, of the modes outside."""
+        log_masses = np.array([o.gaussian.elbo for o in self.outside])
+        total = scipy.special.logsumexp([self._log_evidence, *log_masses])
+        return np.exp(log_masses - total)
+
+
+def _log_normal(x: Float[np.ndarray, "N D"], gaussian: PathGaussian) -> Float[np.ndarray, " N"]:
+    L = np.linalg.cholesky(gaussian.covariance)
+    z = scipy.linalg.solve_triangular(L, (x - gaussian.mean).T, lower=True, check_finite=False)
+    log_det = np.sum(np.log(np.diag(L)))
+    return -0.5 * np.sum(z * z, axis=0) - log_det - 0.5 * len(L) * np.log(2 * np.pi)

@@ -1,0 +1,204 @@
+"""Verify a settled fit, and let it go on with components where something was missing."""
+
+import math
+import sys
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natmix.array_types import PRNGKey
+from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
+from natmix.engine.convergence import CHECK_EVERY
+from natmix.engine.recorder import Recorder
+from natmix.engine.runner import Chunk
+from natmix.engine.single_run import SingleRun
+from natmix.gmmvi import GMMVI
+from natmix.initialization.clusters import cluster
+from natmix.mixture import Mixture
+from natmix.targets import AbstractTarget
+
+COST_SHARE = 0.25
+"""The share of all evaluations of a fit that its verification may take."""
+RESERVED_SHARE = 0.1
+"""The share of ``max_evaluations`` that is reserved for it."""
+MAX_REPAIRS = 12
+"""Verifications after which a fit goes on; the next one has the last word."""
+_WIDER = 1.5
+"""Candidates for new components are drawn from a Gaussian so many times as wide as all modes together."""
+_MAX_CLUSTERS = 3
+"""Components for the points that chains have found not covered."""
+
+
+MIDWAY = "midway"
+"""Why a run pauses for a verification before it has settled."""
+MIDWAY_SAMPLES = 500
+"""Samples of the mixture for that."""
+_FIRST_ITERATIONS = 100
+"""Iterations before the first one, and between two as long as they find something."""
+
+
+class MidwayCheck(Recorder):
+    """Pauses a run for a verification while there is much left for a repair.
+
+    The first one is after `_FIRST_ITERATIONS`; a search then finds at once what additions of one component at
+    a time would find late. `again` asks for another one.
+    """
+
+    def __init__(self) -> None:
+        self._next = _FIRST_ITERATIONS
+
+    def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
+        if run.stopped is not None or run.iterations < self._next or run.iterations % CHECK_EVERY:
+            return None
+        self._next = sys.maxsize
+        return MIDWAY
+
+    def again(self, run: SingleRun) -> None:
+        """Pause once more, after as many iterations as before the first time."""
+        self._next = run.iterations + _FIRST_ITERATIONS
+
+
+class Addition(NamedTuple):
+    """Components to add, and the region for other ones.
+
+    Attributes:
+        components: with their shares of the total mass as weights.
+        kept: the share of the total mass that the present components keep.
+        prior: one Gaussian that covers all of it.
+        by: what has found them.
+    """
+
+    components: Mixture
+    kept: float
+    prior: Mixture
+    by: str
+
+
+class Verifier:
+    """Decides how much to search, and what to add for what was found."""
+
+    def __init__(
+        self, algorithm: GMMVI, target: AbstractTarget, region: Mixture, max_evaluations: int | None
+    ) -> None:
+        self._algorithm, self._target, self._region = algorithm, target, region
+        self._max_evaluations = max_evaluations
+        self._repairs: list[Repair] = []
+        self._evaluations = 0
+        self._last = Verification()
+
+    @property
+    def evaluations(self) -> int:
+        """Of the target, so far."""
+        return self._evaluations
+
+    @property
+    def reserve(self) -> int:
+        """Evaluations set aside for it at the start."""
+        return 0 if self._max_evaluations is None else int(RESERVED_SHARE * self._max_evaluations)
+
+    def result(self, unrepaired: str = "") -> Verification:
+        """What the last search found, with all that was repaired before."""
+        last = self._last
+        return Verification(
+            last.mode_search,
+            last.exploration,
+            last.not_searched,
+            last.not_explored,
+            self._evaluations,
+            tuple(self._repairs),
+            unrepaired,
+        )
+
+    def spend(self, evaluations: int) -> None:
+        """Count samples of the mixture that were evaluated only to verify it."""
+        self._evaluations += evaluations
+
+    def budget(self, run: SingleRun, other_evaluations: int) -> int:
+        """Evaluations that the next search may take, given all others of the fit so far."""
+        share = int(COST_SHARE / (1 - COST_SHARE) * other_evaluations) - self._evaluations
+        left = run.budget()
+        if left is not None:
+            share = min(share, left + max(self.reserve - self._evaluations, 0))
+        return max(share, 0)
+
+    def search(
+        self, run: SingleRun, mixture: Mixture, draws: EvaluatedDraws, key: PRNGKey, evaluations: int
+    ) -> Addition | None:
+        """Search within so many evaluations; None if nothing is missing that the fit could add."""
+        found = verify(
+            mixture,
+            draws,
+            self._target,
+            self._region,
+            self._stored(run),
+            key,
+            evaluations,
+            run.limits.seconds_left(run.now(), run.compile_seconds),
+            self._last.mode_search,
+        )
+        self._evaluations += found.evaluations
+        self._last = found
+        return self._addition(mixture, found)
+
+    def repaired(self, run: SingleRun, addition: Addition) -> None:
+        """Note that the fit goes on with these components."""
+        self._repairs.append(Repair(run.iterations, addition.components.num_components, addition.by))
+
+    @property
+    def may_repair(self) -> bool:
+        """Whether the algorithm adds components, and not too many repairs were made."""
+        return self._algorithm.component_adaptation.adds_components and len(self._repairs) < MAX_REPAIRS
+
+    def _stored(self, run: SingleRun) -> StoredSamples | None:
+        stored = self._algorithm.component_adaptation.stored_samples(run.state.component_adaptation)
+        if stored is None:
+            return None
+        x, log_target, filled = jax.device_get(stored)
+        return StoredSamples(np.asarray(x[:filled], float), np.asarray(log_target[:filled], float))
+
+    def _addition(self, mixture: Mixture, found: Verification) -> Addition | None:
+        search, chains = found.mode_search, found.exploration
+        if search is not None and search.missed:
+            shares = np.array([m.share for m in search.missed])
+            means = np.stack([m.position for m in search.missed])
+            usual = np.average(np.asarray(mixture.covariances, float), 0, np.asarray(mixture.weights, float))
+            covariances = np.stack([usual if m.covariance is None else m.covariance for m in search.missed])
+            return self._components(mixture, shares, means, covariances, "mode search")
+        if chains is not None and chains.significant and len(chains.points):
+            points = chains.points
+            if len(points) < 2 * (mixture.dim + 1):
+                responsible = mixture.responsibilities(jnp.asarray(points, mixture.dtype))
+                nearest = np.argmax(np.asarray(responsible), axis=1)
+                spread = np.asarray(mixture.covariances, float)[nearest].mean(axis=0)
+                shares, means, covariances = np.ones(1), points.mean(axis=0)[None], spread[None]
+            else:
+                shares, means, covariances = cluster(points, _MAX_CLUSTERS, np.random.default_rng(0))
+            shares = shares * float(np.clip(chains.uncovered.value, 1e-4, 0.5))
+            return self._components(mixture, shares, means, covariances, "chains")
+        return None
+
+    def _components(
+        self, mixture: Mixture, shares: np.ndarray, means: np.ndarray, covariances: np.ndarray, by: str
+    ) -> Addition:
+        family = type(mixture.components)
+        parts = family.from_covariance(
+            jnp.asarray(means, mixture.dtype), jnp.asarray(covariances, mixture.dtype)
+        )
+        new = Mixture(jnp.asarray(np.log(shares), mixture.dtype), parts)
+        kept = max(1.0 - float(shares.sum()), math.exp(-20))
+        return Addition(new, kept, self._wider_region(mixture, means, covariances), by)
+
+    def _wider_region(self, mixture: Mixture, means: np.ndarray, covariances: np.ndarray) -> Mixture:
+        """One Gaussian with the mean and covariance of all components, counted alike, made wider."""
+        centres = np.concatenate([np.asarray(mixture.means, float), means])
+        inside = np.concatenate([np.asarray(mixture.covariances, float), covariances]).mean(axis=0)
+        spread = inside + np.cov(centres.T, bias=True).reshape(inside.shape)
+        family = type(mixture.components)
+        one = family.from_covariance(
+            jnp.asarray(centres.mean(axis=0)[None], mixture.dtype),
+            jnp.asarray(_WIDER**2 * spread[None], mixture.dtype),
+        )
+        return Mixture(jnp.zeros(1, mixture.dtype), one)
