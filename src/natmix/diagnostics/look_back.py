@@ -1,4 +1,4 @@
-"""A look back at points that a fit has evaluated: those that the mixture does not explain, and Gaussians there.
+"""A look back at points that a fit has evaluated: which the mixture does not explain, and Gaussians there.
 
 It needs no further evaluation. A point of the target's typical density at which the mixture's density is far
 too low is evidence of missed mass.

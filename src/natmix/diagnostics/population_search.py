@@ -18,7 +18,6 @@ from natmix.array_types import PRNGKey
 from natmix.diagnostics.evolution import Runs, next_generation, settings, start_runs
 from natmix.diagnostics.look_back import (
     UNEXPLAINED,
-    average_covariance,
     components_for_points,
     in_mode_of,
     unexplained_points,
@@ -35,6 +34,8 @@ _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
 _SPREAD = (1.0, 3.0, 10.0)
 """Candidates are also drawn from a Gaussian with the mixture's moments, made so many times as wide."""
+_AROUND = (10.0, 30.0)
+"""And from single components, made so many times as wide."""
 _CANDIDATE_SHARE = 0.2
 """Of the evaluations."""
 _RUN_COST = 50
@@ -49,11 +50,15 @@ _DRAWS = 48
 _SEEN_MODES, _SEEN_POINTS = 16, 3
 """At most so many Gaussians for points already evaluated; from so many such points on these count as missed
 even if there is no evaluation left to check them."""
-_ENOUGH = 0.02
+_ENOUGH = 0.01
 """The search ends when the chance that another run finds a new mode is below this."""
 _HEAVY = 3.0
 """Degrees of freedom of the mixture's heavy-tailed version, with which candidates are compared."""
 _QUANTILE_DRAWS = 500
+_BETWEEN = np.array([0.25, 0.5, 0.75, 1.0])
+"""Points on the line from the end of a run to a mode."""
+_NEAR = 10.0
+"""Ends of runs are compared so with a mode up to that many of its standard deviations away."""
 
 
 class _Mode(NamedTuple):
@@ -86,10 +91,10 @@ def search_without_gradients(
         seen: points that have been evaluated, and their log densities.
     """
     search = _Search(mixture, target, region, log_evidence, key, max_evaluations)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"), single_threaded_blas():
-        with contextlib.suppress(BudgetSpentError):
-            search.look_back(seen)
-            search.search()
+    quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
+        search.look_back(seen)
+        search.search()
     return search.result()
 
 
@@ -161,9 +166,7 @@ class _Search:
     def result(self) -> ModeSearch:
         """What has been found so far."""
         missed = [m for m in self._modes if self._share(m.log_mass) >= _MIN_SHARE]
-        unchecked = [
-            m for m in self._unchecked if not any(_inside(m.position, mode) for mode in self._modes)
-        ]
+        unchecked = [m for m in self._unchecked if not any(_inside(m.position, mode) for mode in self._modes)]
         total = scipy.special.logsumexp([self._log_z, *(m.log_mass for m in missed)])
         modes = [
             MissedMode(m.mean, float(np.exp(m.log_mass - total)), m.deficit, m.covariance) for m in missed
@@ -185,6 +188,10 @@ class _Search:
         """Points from Gaussians of many widths, and the covariances of these."""
         sources = [(self._region.means[0], self._region.covariances[0], r) for r in REACH]
         sources += [(self._mixture.mean(), self._mixture.covariance(), r) for r in _SPREAD]
+        present = np.flatnonzero(np.asarray(self._mixture.exists))
+        for r in _AROUND:
+            k = self._rng.choice(present)
+            sources.append((self._mixture.means[k], self._mixture.covariances[k], r))
         means = np.stack([np.asarray(m, float) for m, _, _ in sources])
         covariances = np.stack([r**2 * np.asarray(C, float) for _, C, r in sources])
         of = (np.arange(n) + self._rng.integers(len(sources))) % len(sources)
@@ -223,7 +230,7 @@ class _Search:
         from_seen: bool = False,
     ) -> None:
         runs = start_runs(x, log_p, covariance)
-        size, reserve = settings(x.shape[1]).size, 2 * _DRAWS + 2
+        size, reserve = settings(x.shape[1]).size, 2 * _DRAWS + 2 + len(_BETWEEN)
         while len(runs.best):
             affordable = int((self._evaluator.remaining - reserve) // size)
             if affordable < 1:
@@ -251,7 +258,7 @@ class _Search:
                 self._runs += 1
                 ended[r] = True
             elif settled[r]:
-                self._settle(runs.best[r], runs.sigma[r] ** 2 * runs.C[r])
+                self._settle(runs.best[r], runs.best_value[r], runs.sigma[r] ** 2 * runs.C[r])
         return ended
 
     def _last(self, runs: Runs) -> None:
@@ -261,18 +268,22 @@ class _Search:
         good &= [not any(_inside(x, m) for m in self._modes) for x in runs.best]
         if good.any():
             r = int(np.argmax(np.where(good, runs.best_value, -np.inf)))
-            self._settle(runs.best[r], runs.sigma[r] ** 2 * runs.C[r])
+            self._settle(runs.best[r], runs.best_value[r], runs.sigma[r] ** 2 * runs.C[r])
 
-    def _settle(self, x: Float[np.ndarray, " D"], C: Float[np.ndarray, "D D"]) -> None:
+    def _settle(self, x: Float[np.ndarray, " D"], log_p: float, C: Float[np.ndarray, "D D"]) -> None:
         """A Gaussian at the end of a run, which is a missed mode if it has the mass."""
-        mean, covariance = self._fitted(x, C)
-        first = self._missing_mass(mean, covariance)
-        refined = self._fitted(x, covariance)
-        second = self._missing_mass(*refined)
-        if first[2] > second[2]:
-            mode = _Mode(mean, covariance, *first[:2])
-        else:
-            mode = _Mode(*refined, *second[:2])
+        same = self._connected(x, log_p)
+        if same is not None:
+            self._hits[same] += 1
+            self._runs += 1
+            return
+        first = self._fitted(x, C)
+        log_mass, deficit, elbo = self._missing_mass(*first)
+        mode = _Mode(*first, log_mass, deficit)
+        refined = self._fitted(x, mode.covariance)
+        log_mass, deficit, refined_elbo = self._missing_mass(*refined)
+        if refined_elbo >= elbo:
+            mode = _Mode(*refined, log_mass, deficit)
         self._runs += 1
         if self._share(mode.log_mass) >= _MIN_SHARE and mode.deficit > UNEXPLAINED:
             self._add(mode)
@@ -282,6 +293,18 @@ class _Search:
             self._hit_covered(self._q.log_joint(mode.mean[None])[0])
         else:
             self._negligible.append(mode)
+
+    def _connected(self, x: Float[np.ndarray, " D"], log_p: float) -> int | None:
+        """The nearest missed mode, if there is no dip in density on the line to it."""
+        if not self._modes:
+            return None
+        distances = [(x - m.mean) @ np.linalg.solve(m.covariance, x - m.mean) / len(x) for m in self._modes]
+        nearest = int(np.argmin(distances))
+        if distances[nearest] > _NEAR**2:
+            return None
+        steps = _BETWEEN[:, None]
+        between = self._log_density((1 - steps) * x + steps * self._modes[nearest].mean)
+        return nearest if between[:-1].min() >= min(log_p, between[-1]) - np.log(2) else None
 
     def _fitted(
         self, x: Float[np.ndarray, " D"], C: Float[np.ndarray, "D D"]

@@ -5,8 +5,8 @@ from jaxtyping import Float
 
 _MARGIN = 10.0
 """Points count whose log density is below the highest by at most D plus so many nats."""
-_PER_PARAMETER, _MOST_PER_PARAMETER = 1.3, 4
-"""Points per parameter of the quadratic function, at least and at most."""
+_PER_PARAMETER, _MOST_PER_PARAMETER, _MOST = 1.3, 4, 200
+"""Points per parameter of the quadratic function, at least and at most; in all, at most `_MOST` or more."""
 
 
 def fitted_gaussian(
@@ -24,7 +24,7 @@ def fitted_gaussian(
     L = np.linalg.cholesky(C + 1e-10 * np.trace(C) / D * np.eye(D))
     z = np.linalg.solve(L, (x - centre).T).T
     distance = np.sum(z**2, axis=1)
-    nearest = np.argsort(distance, kind="stable")[: _MOST_PER_PARAMETER * parameters]
+    nearest = np.argsort(distance, kind="stable")[: max(_MOST, _MOST_PER_PARAMETER * parameters)]
     height = log_p[nearest].max()
     kept = nearest[np.isfinite(log_p[nearest]) & (log_p[nearest] > height - D - _MARGIN)]
     z, f = z[kept], log_p[kept] - height
