@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from natmix.diagnostics.mode_search import MissedMode
+from natmix.diagnostics.known_modes import MissedMode
 from natmix.mixture import Mixture
 
 UNEXPLAINED = np.log(20)

@@ -16,15 +16,17 @@ from jaxtyping import Bool, Float, Int
 
 from natmix.array_types import PRNGKey
 from natmix.diagnostics.evolution import Runs, next_generation, settings, start_runs
+from natmix.diagnostics.known_modes import MissedMode
 from natmix.diagnostics.look_back import (
     UNEXPLAINED,
     components_for_points,
     in_mode_of,
     unexplained_points,
 )
-from natmix.diagnostics.mode_search import REACH, MissedMode, ModeSearch
+from natmix.diagnostics.mode_search import ModeSearch
 from natmix.diagnostics.modes import mode_labels
 from natmix.diagnostics.quadratic_fit import fitted_gaussian
+from natmix.diagnostics.search_starts import REACH
 from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
 from natmix.kernels.threads import single_threaded_blas
 from natmix.mixture import Mixture
