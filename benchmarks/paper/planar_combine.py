@@ -107,7 +107,8 @@ def main() -> None:
         made = f"{datetime.date.today().isoformat()}, commit {git.stdout.strip()}, `{command}`."
         explained = (
             f"The first short fits of {NAME} that lack a mode, put together by `natmix.combine` in "
-            f"{seconds:.1f} s without evaluating the target. ELBOs are from {options.samples:,} fresh samples."
+            f"{seconds:.1f} s without evaluating the target. ELBOs are from {options.samples:,} fresh "
+            "samples."
         )
         (options.write / "planar_combine.md").write_text(
             f"# Fits put together\n\n{explained}\n\n{made}\n\n{text}\n"
