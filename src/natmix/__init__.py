@@ -26,6 +26,7 @@ finally:
 
 if TYPE_CHECKING:
     from natmix import calibration, diagnostics, experiments, models, plot
+    from natmix.result.combine import combine
 
 _SUBPACKAGES = ("calibration", "diagnostics", "experiments", "models", "plot")
 
@@ -45,6 +46,7 @@ __all__ = [
     "TargetError",
     "__version__",
     "calibration",
+    "combine",
     "diagnostics",
     "experiments",
     "fit",
@@ -57,6 +59,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"natmix.{name}")
+    if name == "combine":
+        from natmix.result.combine import combine
+
+        return combine
     raise AttributeError(f"module 'natmix' has no attribute {name!r}")
 
 

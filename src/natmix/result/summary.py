@@ -30,8 +30,10 @@ def summary(result: "Result") -> str:
     counts, times = result.counts, result.timings
     rate = counts.iterations / times.iterations if times.iterations > 0 else float("nan")
     mixture = result.mixture
+    combined = result.settings.get("combined")
+    name = f"{len(combined)} fits combined" if combined else result.algorithm.codename
     lines = [
-        f"{result.algorithm.codename} on {counted(mixture.dim, 'dimension')}: {_ENDINGS[result.stopped]}.",
+        f"{name} on {counted(mixture.dim, 'dimension')}: {_ENDINGS[result.stopped]}.",
         f"  ELBO         {result.elbo}",
         f"  mixture      {counted(mixture.num_components, 'component')}, effectively "
         f"{_effective(np.asarray(mixture.weights)):.1f} "

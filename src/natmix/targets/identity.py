@@ -16,6 +16,7 @@ import numpy as np
 from jax.extend import core
 
 _CACHE_SIZE = 8
+_FLAGS = ("dim", "batched", "returns_gradient", "stochastic", "values_only")
 _known: OrderedDict[Any, tuple[str, Callable[..., Any]]] = OrderedDict()
 
 
@@ -38,6 +39,25 @@ def stable_identity(fn: Callable[..., Any], traced: core.ClosedJaxpr) -> Callabl
     while len(_known) > _CACHE_SIZE:
         _known.popitem(last=False)
     return wrapper
+
+
+def same_program(one: Any, other: Any) -> bool:
+    """Whether two targets may be the same: False only if JAX traces them to different programs or data.
+
+    Nothing is evaluated. Targets outside JAX, stochastic ones and those of different kinds are not compared.
+    """
+    kinds = [(type(t), *(getattr(t, flag, None) for flag in _FLAGS)) for t in (one, other)]
+    if one is other or kinds[0] != kinds[1] or not one.inside_jax or one.stochastic:
+        return True
+    try:
+        return _fingerprint(_traced(one)) == _fingerprint(_traced(other))
+    except Exception:  # the functions are the user's
+        return True
+
+
+def _traced(target: Any) -> core.ClosedJaxpr:
+    shape = (2, target.dim) if target.batched else (target.dim,)
+    return jax.make_jaxpr(lambda x: target.fn(x))(jax.ShapeDtypeStruct(shape, jax.numpy.asarray(0.0).dtype))
 
 
 class _Wrapper:
