@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from natmix.diagnostics import Exploration, MissedMode, ModeSearch, diagnose
+from natmix.diagnostics import Exploration, MissedMode, ModeSearch
 from natmix.estimate import Estimate
+from natmix.result.diagnosing import diagnosis_by
 from natmix.result.result import Result
 
 _ESTIMATES = ("uncovered", "uncovered_by_samples", "excess")
@@ -24,7 +25,9 @@ def saved_exploration(result: Result) -> dict[str, Any]:
         position = None if found["position"] is None else [float(v) for v in found["position"]]
         out["exploration"] = found | {n: tuple(found[n]) for n in _ESTIMATES} | {"position": position}
     if made.mode_search is not None:
-        missed = [m._asdict() | {n: _numbers(getattr(m, n)) for n in _ARRAYS} for m in made.mode_search.missed]
+        missed = [
+            m._asdict() | {n: _numbers(getattr(m, n)) for n in _ARRAYS} for m in made.mode_search.missed
+        ]
         out["mode_search"] = made.mode_search._asdict() | {"missed": missed}
     return out
 
@@ -40,14 +43,10 @@ def keep_exploration(result: Result, header: dict[str, Any]) -> None:
         position = None if found["position"] is None else np.array(found["position"], float)
         exploration = Exploration(**(found | estimates | {"position": position}))
     if searched is not None:
-        missed = tuple(
-            MissedMode(**(m | {n: _array(m.get(n)) for n in _ARRAYS})) for m in searched["missed"]
-        )
+        missed = tuple(MissedMode(**(m | {n: _array(m.get(n)) for n in _ARRAYS})) for m in searched["missed"])
         mode_search = ModeSearch(**(searched | {"missed": missed, "hits": tuple(searched.get("hits", ()))}))
     why = header.get("not_explored", ""), header.get("not_searched", "")
-    result.__dict__["diagnosis"] = diagnose(
-        result.mixture, result.draws, mode_search, exploration, result.stopped, *why
-    )
+    result.__dict__["diagnosis"] = diagnosis_by(result, result.draws, mode_search, exploration, *why)
 
 
 def _numbers(array: np.ndarray | None) -> Any:
