@@ -45,8 +45,8 @@ def good():
 def test_a_missed_mode_is_flagged_by_default_and_by_samples_not(half):
     for none in (0, False):
         alone = half.diagnose(search=none)
-        assert (alone.verdict, alone.mode_search, alone.not_searched) == ("trust", None, "")
-        assert str(alone).splitlines()[0].endswith("; other modes were not searched for.")
+        assert (alone.verdict, alone.mode_search, alone.not_searched) == ("unsearched", None, "")
+        assert "no other modes were searched for" in str(alone).splitlines()[0]
     found = half.diagnosis
     assert found.verdict == "distrust"
     (missed,) = found.mode_search.missed
@@ -60,10 +60,9 @@ def test_a_missed_mode_is_flagged_by_default_and_by_samples_not(half):
 def test_a_good_fit_is_not(good):
     found = [good.diagnose(seed=s) for s in range(5)]
     assert all(d.verdict == "trust" and d.mode_search.found == 1 and not d.mode_search.missed for d in found)
-    assert (
-        str(found[0]).splitlines()[0]
-        == "TRUST IT: the mixture is a good approximation of the target, safe to use."
-    )
+    assert all(d.exploration is None for d in found)  # chains would cost too much, and the headline says so
+    assert str(found[0]).startswith("TRUST IT, ITS FAR TAILS ASIDE: ")
+    assert "tails were not searched" in str(found[0]).splitlines()[0]
 
 
 def test_it_is_made_once_counted_and_kept(half, tmp_path):
@@ -117,10 +116,9 @@ def test_when_there_is_none_the_headline_and_a_line_say_so(good):
         assert found.mode_search is None
         assert why in found.not_searched
         lines = str(found).splitlines()
-        assert lines[0].startswith(
-            "TRUST IT: the mixture is a good approximation of the target, safe to use;"
-        )
-        assert lines[0].endswith("; other modes were not searched for.")
+        assert found.verdict == "unsearched"
+        assert not found.trusted
+        assert lines[0].startswith("GOOD WHERE IT HAS SAMPLES: no other modes were searched for")
         assert f"  mode search  none: {found.not_searched}" in lines
 
 

@@ -1,8 +1,9 @@
 """How good a fit is: Pareto's k-hat, effective sample size, evidence, modes, and a verdict in words."""
 
 from natmix.diagnostics.agreement import Agreement, UnsharedMode, agreement
-from natmix.diagnostics.diagnosis import HIDDEN_SHARE, Diagnosis, diagnose
+from natmix.diagnostics.diagnosis import Diagnosis, diagnose
 from natmix.diagnostics.exploration import Exploration, explore
+from natmix.diagnostics.judgement import HIDDEN_SHARE
 from natmix.diagnostics.known_modes import MissedMode
 from natmix.diagnostics.mode_search import ModeSearch, search_modes
 from natmix.diagnostics.modes import Mode, mode_labels, modes

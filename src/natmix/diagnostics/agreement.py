@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix.checks import as_int
-from natmix.diagnostics.diagnosis import diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.evidence import gather_evidence
 from natmix.diagnostics.modes import mode_labels
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
@@ -141,7 +141,7 @@ def agreement(results: Sequence[Fit], *, samples: int = _SAMPLES, seed: int = 0)
 def _log_evidence(result: Fit) -> Estimate:
     if result.draws is None or len(result.draws) < 2:
         return Estimate(float("nan"), float("inf"))
-    return diagnose(result.mixture, result.draws, stopped=result.stopped).log_evidence
+    return gather_evidence(result.draws).log_evidence
 
 
 def _jensen_shannon(p: Mixture, q: Mixture, x: np.ndarray, y: np.ndarray) -> float:

@@ -10,6 +10,14 @@ from natmix.estimate import rounding_error
 _FLOAT64 = np.dtype(np.float64)
 
 
+def _single(values: Float[np.ndarray, " N"]) -> bool:
+    """Whether float32 represents all of these numbers, and they are not just a few."""
+    finite = values[np.isfinite(values)]
+    with np.errstate(over="ignore"):
+        same = np.array_equal(finite.astype(np.float32).astype(float), finite)
+    return same and np.unique(finite).size > 1
+
+
 @dataclasses.dataclass(frozen=True)
 class EvaluatedDraws:
     """Samples of q with log p~ and log q, all stored in float64.
@@ -36,8 +44,14 @@ class EvaluatedDraws:
 
     @property
     def resolution(self) -> float:
-        """The rounding error of a log importance weight: no standard error of their mean is below it."""
-        return rounding_error(self.dtype, self.log_target, self.log_mixture)
+        """The rounding error of a log importance weight: no standard error of their mean is below it.
+
+        Log densities that float32 represents exactly were computed in float32, whatever they are stored in.
+        """
+        return max(
+            rounding_error(np.float32 if _single(v) else self.dtype, v)
+            for v in (self.log_target, self.log_mixture)
+        )
 
     def joined(self, other: "EvaluatedDraws") -> "EvaluatedDraws":
         """These draws followed by the others."""

@@ -51,6 +51,10 @@ UNCOVERED_SHARE, KNOWN_WITHIN = 0.01, 0.25
 samples' own estimate is above this share: fewer than 16 samples, too few to correct by."""
 
 
+NO_SIGN = "the importance weights show no sign of tails that are not covered"
+"""Why a fit that is nearly exact has no chains."""
+
+
 class Exploration(NamedTuple):
     """What Markov chains from the mixture's samples found.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
@@ -99,17 +99,41 @@ def _highest_of_mode(
     return label
 
 
+class ModeMembership(NamedTuple):
+    """Which components and samples belong to which mode.
+
+    Attributes:
+        components: whether a component belongs to a mode.
+        samples: how much a sample belongs to a mode; the modes of a sample sum to 1.
+    """
+
+    components: Bool[np.ndarray, "M K"]
+    samples: Float[np.ndarray, "N M"]
+
+
+def mode_membership(mixture: Mixture, x: Float[np.ndarray, "N D"]) -> ModeMembership:
+    """The modes of the mixture's components and of samples."""
+    labels = mode_labels(mixture)
+    in_mode = np.stack([labels == m for m in range(labels.max() + 1)])
+    responsible = np.asarray(mixture.responsibilities(jnp.asarray(x, mixture.dtype)), float)
+    return ModeMembership(in_mode, responsible @ in_mode.T)
+
+
 def modes(
     mixture: Mixture, x: Float[np.ndarray, "N D"], weights: Float[np.ndarray, " N"]
 ) -> tuple[Mode, ...]:
     """The mixture's modes, with shares corrected by importance-weighted samples of the mixture."""
-    labels = mode_labels(mixture)
+    return corrected_modes(mixture, mode_membership(mixture, x), weights)
+
+
+def corrected_modes(
+    mixture: Mixture, membership: ModeMembership, weights: Float[np.ndarray, " N"]
+) -> tuple[Mode, ...]:
+    """The same for samples whose modes are known."""
+    in_mode, inside = membership
     components = np.asarray(mixture.weights, float)
-    responsible = np.asarray(mixture.responsibilities(jnp.asarray(x, mixture.dtype)), float)
-    in_mode = np.stack([labels == m for m in range(labels.max() + 1)])
     shares = in_mode @ components
     shares = shares / shares.sum()
-    inside = responsible @ in_mode.T
     # The mixture's shares are exact: only the mean weight within a mode is estimated.
     counted = np.maximum(inside.sum(axis=0), np.finfo(float).tiny)
     mean_weight = weights @ inside / counted

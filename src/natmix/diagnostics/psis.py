@@ -10,13 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-_MIN_TAIL = 5
+MIN_TAIL = 5
 """The smallest number of weights to which a tail is fitted."""
 _PRIOR_SHAPE, _PRIOR_STRENGTH = 0.5, 10
 """The shape is regularised towards 0.5 with the weight of ten observations."""
 _EQUAL = 1e-3
 """Weights that differ by less than this count as equal: the shape of their tail would be that of rounding
 errors."""
+_SHAPE_ERRORS = 1.5
+"""Standard errors, about (1 + k) / sqrt(m), by which the shape of a tail may be larger than estimated."""
 _QUARTER_SCALE = 3
 """The scale of Zhang and Stephens' grid, in multiples of the tail's first quartile."""
 
@@ -31,11 +33,13 @@ class SmoothedWeights(NamedTuple):
         hidden: the share of the total weight that larger weights than those seen would add if there were
             ten times as many samples and the tail continued as fitted. Negligible for a heavy tail that
             starts at negligible weights; 0 if the largest weights differ by less than a thousandth.
+        hidden_at_most: the same for a tail that is heavier by one and a half standard errors of its shape.
     """
 
     log_weights: Float[np.ndarray, " N"]
     k_hat: float
     hidden: float
+    hidden_at_most: float = np.inf
 
 
 def k_hat_limit(samples: int) -> float:
@@ -43,13 +47,23 @@ def k_hat_limit(samples: int) -> float:
     return min(1 - 1 / np.log10(max(samples, 11)), 0.7)
 
 
-def pareto_smooth(log_weights: Float[np.ndarray, " N"]) -> SmoothedWeights:
-    """Fit a generalised Pareto distribution to the min(n/5, 3 sqrt(n)) largest weights and smooth them."""
+def tail_size(samples: int) -> int:
+    """How many of so many weights are the tail."""
+    return int(np.ceil(min(0.2 * samples, 3 * np.sqrt(samples))))
+
+
+def pareto_smooth(log_weights: Float[np.ndarray, " N"], tail: int | None = None) -> SmoothedWeights:
+    """Fit a generalised Pareto distribution to the largest weights and smooth them.
+
+    Args:
+        log_weights: log importance weights.
+        tail: how many are smoothed; min(n/5, 3 sqrt(n)) if left out.
+    """
     given = np.asarray(log_weights, dtype=float)
     n = given.size
-    tail = int(np.ceil(min(0.2 * n, 3 * np.sqrt(n))))
+    tail = tail_size(n) if tail is None else tail
     order = np.argsort(given, kind="stable")
-    if tail < _MIN_TAIL or n <= tail or not np.isfinite(given[order[-1]]):
+    if tail < MIN_TAIL or n <= tail or not np.isfinite(given[order[-1]]):
         return SmoothedWeights(given, np.inf, np.inf)
     top = given[order[-1]]
     largest = order[-tail:]
@@ -57,11 +71,11 @@ def pareto_smooth(log_weights: Float[np.ndarray, " N"]) -> SmoothedWeights:
     excess = np.exp(given[largest] - top) - np.exp(cut)
     above = excess > 0
     equal = excess[-1] < _EQUAL
-    if above.sum() < _MIN_TAIL:  # the largest weights are equal: a tail of length zero
-        return SmoothedWeights(given, *((-np.inf, 0.0) if equal else (np.inf, np.inf)))
+    if above.sum() < MIN_TAIL:  # the largest weights are equal: a tail of length zero
+        return SmoothedWeights(given, *((-np.inf, 0.0, 0.0) if equal else (np.inf, np.inf, np.inf)))
     k, scale = _fit(excess[above])
     if equal:
-        return SmoothedWeights(given, k, 0.0)
+        return SmoothedWeights(given, k, 0.0, 0.0)
     if not np.isfinite(k):
         return SmoothedWeights(given, k, np.inf)
     out = given.copy()
@@ -70,8 +84,12 @@ def pareto_smooth(log_weights: Float[np.ndarray, " N"]) -> SmoothedWeights:
     out[largest[above]] = np.minimum(np.log(_quantile(quantiles, k, scale) + np.exp(cut)), 0) + top
     # Tail probabilities that ten times as many samples would reach.
     beyond = np.logspace(-1, 0, 50) / m
-    hidden = np.trapezoid(_quantile(1 - beyond, k, scale), beyond) * m / n
-    return SmoothedWeights(out, k, float(hidden / np.mean(np.exp(out - top))))
+    heavier = k + _SHAPE_ERRORS * (1 + max(k, 0)) / np.sqrt(m + _PRIOR_STRENGTH)
+    total = float(np.mean(np.exp(out - top))) * n / m
+    hidden, at_most = (
+        float(np.trapezoid(_quantile(1 - beyond, shape, scale), beyond)) / total for shape in (k, heavier)
+    )
+    return SmoothedWeights(out, k, hidden, at_most)
 
 
 def _fit(x: Float[np.ndarray, " M"]) -> tuple[float, float]:

@@ -11,7 +11,13 @@ from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MAX_CHAINS, MAX_RUNS, MIN_CHAINS, MIN_RUNS
 from natmix.diagnostics.diagnosis import Diagnosis, diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
-from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, Exploration, chain_evaluations, explore
+from natmix.diagnostics.exploration import (
+    NO_SIGN,
+    SHORT_CHAIN_STEPS,
+    Exploration,
+    chain_evaluations,
+    explore,
+)
 from natmix.diagnostics.look_back import unexplained_points
 from natmix.diagnostics.mode_search import ModeSearch, search_modes
 from natmix.diagnostics.population_search import search_without_gradients
@@ -177,7 +183,7 @@ def _explore(
         return None, "the verdict is clear without them"
     gap = first.gap
     if gap.value + 2 * gap.standard_error <= _SOUND_GAP and first.k_hat <= _SOUND_K_HAT:
-        return None, ""
+        return None, NO_SIGN
     chains = max(
         (
             n

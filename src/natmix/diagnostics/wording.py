@@ -1,41 +1,68 @@
 """A diagnosis in words."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from natmix.diagnostics.modes import Mode
+from natmix.diagnostics.exploration import NO_SIGN
+from natmix.diagnostics.judgement import TOLERATED_SHARE, kl_text
 from natmix.diagnostics.search_starts import REACH
 from natmix.estimate import Estimate, counted
 
 if TYPE_CHECKING:
     from natmix.diagnostics.diagnosis import Diagnosis
 
-MINOR_SHARE = 0.01
+MINOR_SHARE = TOLERATED_SHARE
 """The share below which a mode counts as minor: such modes come and go with the seed."""
 _MAX_MODES = 8
-
-_HEADLINES = {
-    "trust": "TRUST IT: the mixture is a good approximation of the target, safe to use",
-    "proposal": "USE IT AS A PROPOSAL: draw with result.resample(), which corrects by importance weights",
-    "distrust": "DO NOT TRUST IT: the mixture is not a good approximation of the target, or cannot be judged",
-}
+_MAX_MOMENTS = 6
+_CHAINS, _EVALUATIONS_PER_CHAIN = 1000, 330
 
 
 def verdict_lines(d: "Diagnosis") -> list[str]:
     """The verdict, its reasons, and the numbers behind it."""
-    unsearched = d.mode_search is None and d.verdict != "distrust"
-    headline = _HEADLINES[d.verdict] + ("; other modes were not searched for." if unsearched else ".")
-    lines = [headline, *(f"  {reason}" for reason in d.reasons)]
+    lines = [_headline(d), *(f"  {reason}" for reason in d.reasons)]
     lines += [
         f"  k-hat        {d.k_hat:.2f} (reliable up to {d.k_limit:.2f}); effective sample size "
         f"{d.effective_samples:,.0f} of {d.samples:,}",
-        f"  log Z        {d.log_evidence} by importance sampling; ELBO {d.elbo}, KL {kl_text(d.gap)}",
+        f"  log Z        {d.log_evidence} given no unseen mode; {_elbo(d)}, KL {kl_text(d.gap)}",
     ]
+    lines += _moment_lines(d)
     if len(d.modes) > 1:
-        lines += _mode_lines(d.modes)
+        lines += _mode_lines(d)
     return [*lines, *_search_lines(d), *_chain_lines(d), *_unseen_lines(d)]
+
+
+def _headline(d: "Diagnosis") -> str:
+    searched = d.mode_search is not None
+    if d.verdict == "trust":
+        if d.exploration is None and d.not_explored != NO_SIGN:
+            return (
+                "TRUST IT, ITS FAR TAILS ASIDE: the mixture is a good approximation where it has samples; a "
+                "search found no other mode, and tails were not searched."
+            )
+        return "TRUST IT: the mixture is a good approximation of the target, safe to use."
+    if d.verdict == "unsearched":
+        found = "the search for others was not thorough" if searched else "no others were searched for"
+        return f"GOOD AT THE MODES IT HAS: {found}, and the mixture may lack some."
+    if d.verdict == "proposal":
+        unsearched = "" if searched else "; other modes were not searched for"
+        return f"USE IT AS A PROPOSAL: {d.remedies.draw()}{unsearched}."
+    if d.verdict == "undecided":
+        return "CANNOT BE JUDGED: the samples do not suffice to say how good the mixture is."
+    return "DO NOT TRUST IT: the mixture is not a good approximation of the target, or cannot be judged."
+
+
+def _elbo(d: "Diagnosis") -> str:
+    if d.zero_share > 0:
+        return f"ELBO -inf ({Estimate(d.zero_share, 0.0).value:.2%} of the samples have density zero)"
+    return f"ELBO {d.elbo}"
+
+
+def _moment_lines(d: "Diagnosis") -> list[str]:
+    if not d.unreliable:
+        return []
+    shown = "; ".join(str(m) for m in d.unreliable[:_MAX_MOMENTS])
+    more = len(d.unreliable) - _MAX_MOMENTS
+    return [f"  not reliable {shown}{f'; and {more} more' if more > 0 else ''}"]
 
 
 def _search_lines(d: "Diagnosis") -> list[str]:
@@ -43,11 +70,27 @@ def _search_lines(d: "Diagnosis") -> list[str]:
     if search is None:
         return [f"  mode search  none: {d.not_searched}"] if d.not_searched else []
     missed = len(search.missed)
-    return [
-        f"  mode search  {counted(search.runs, 'L-BFGS run')}, from up to {max(REACH):.0f} widths of the "
-        f"initial region away, found {counted(search.found, 'mode')}, {missed} of them missed "
+    if search.method == "L-BFGS":
+        far = f"from up to {max(REACH):.0f} widths of the initial region away"
+        made = f"{counted(search.runs, 'L-BFGS run')}, {far},"
+    else:
+        made = f"{counted(search.runs, f'{search.method} run')}"
+    lines = [
+        f"  mode search  {made} found {counted(search.found, 'mode')}, {missed} of them missed "
         f"({counted(search.evaluations, 'evaluation')})"
     ]
+    if search.hits:
+        bound = _chance(search.new_mode_chance)
+        lines.append(
+            f"               chance that another run finds a new mode: below {bound}; narrow modes are not "
+            "covered by this"
+        )
+    return lines
+
+
+def _chance(bound: float) -> str:
+    """Rounded up, as it is a bound."""
+    return f"{min(int(100 * bound) + 1, 100)}%"
 
 
 def _chain_lines(d: "Diagnosis") -> list[str]:
@@ -61,38 +104,51 @@ def _chain_lines(d: "Diagnosis") -> list[str]:
     ]
 
 
-def _mode_lines(modes: Sequence[Mode]) -> list[str]:
-    """The modes with their shares, and how many are minor."""
+def _mode_lines(d: "Diagnosis") -> list[str]:
+    """The modes with their shares and positions, and how many are minor."""
+    modes = d.modes
     major = [m for m in modes if max(m.share, m.corrected_share) >= MINOR_SHARE]
     minor = len(modes) - len(major)
     small = f", and {minor} minor below {MINOR_SHARE:.0%}" if minor else ""
     lines = [f"  modes        {len(major)}{small}; shares of the mixture, and corrected:"]
-    shares = [f"    {m.share:7.2%}  {m.corrected.percent()}" for m in modes[:_MAX_MODES]]
+    lines += [
+        f"    {m.share:7.2%}  {m.corrected.percent():16s}  {position}".rstrip()
+        for m, position in zip(modes[:_MAX_MODES], d.positions or [""] * len(modes), strict=False)
+    ]
     more = len(modes) - _MAX_MODES
-    return [*lines, *shares, *([f"    … and {more} more"] if more > 0 else [])]
+    return [*lines, *([f"    … and {more} more"] if more > 0 else []), *_switching_lines(d)]
+
+
+def _switching_lines(d: "Diagnosis") -> list[str]:
+    if d.label_switching is None:
+        return []
+    groups = "; ".join(_and([str(i + 1) for i in group]) for group in d.label_switching.modes)
+    entries = f"the entries of {_and(list(d.label_switching.variables))}"
+    return [f"    label switching: modes {groups} are permutations of each other, of {entries}"]
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _unseen_lines(d: "Diagnosis") -> list[str]:
     """What the numbers cannot show, and which search would."""
-    search, explore = d.mode_search is None, d.exploration is None
+    if d.verdict == "undecided":
+        return []
+    search, explore = d.mode_search is None, d.exploration is None and d.not_explored != NO_SIGN
     if not (search or explore):
         return []
     places = " or ".join(["a mode"] * search + ["a narrow neck or a tail"] * explore)
-    asked = ", ".join(["search=32"] * search + ["explore=1000"] * explore)
-    return [
-        f"  {places.capitalize()} where the mixture has no sample does not show in these numbers:",
-        f"  result.diagnose({asked}) searches for {'them' if search and explore else 'it'}.",
-    ]
-
-
-def kl_text(gap: Estimate) -> str:
-    """KL(q || p) in nats with its error; the divergence cannot be negative, only its estimate can."""
-    if gap.value + 2 * gap.standard_error < 1e-3:
-        return "below 0.001 nats"
-    return f"{gap} nats"
-
-
-def point_text(x: np.ndarray) -> str:
-    """The first coordinates of a point."""
-    shown = ", ".join(f"{v:.3g}" for v in x[:4])
-    return f"({shown}{', …' if len(x) > 4 else ''})"
+    lines = [f"  {places.capitalize()} where the mixture has no sample does not show in these numbers."]
+    chains = explore and d.remedies.explore
+    asked = ["search=32"] * (search and d.remedies.search) + [f"explore={_CHAINS}"] * chains
+    if asked:
+        cost = f" It takes about {_CHAINS * _EVALUATIONS_PER_CHAIN:,} evaluations." if chains else ""
+        what = "them" if len(asked) > 1 else "it"
+        lines.append(f"  result.diagnose({', '.join(asked)}) searches for {what}.{cost}")
+    if search and not d.remedies.search:
+        lines.append(
+            "  Fits with other seeds may find such modes: natmix.diagnostics.agreement([result, another]) "
+            "compares them."
+        )
+    return lines

@@ -1,5 +1,6 @@
 """`Result.diagnose`: by the samples of the result, by fresh ones, and by searches outside of them."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,8 +13,9 @@ from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, Exploration, explore
 from natmix.diagnostics.mode_search import ModeSearch, search_modes
+from natmix.diagnostics.remedies import Remedies
 from natmix.random_keys import run_key
-from natmix.targets import TargetError
+from natmix.targets import JaxTarget, TargetError
 
 if TYPE_CHECKING:
     from natmix.result.result import Result
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 
 MIN_CHAINS = 50
 """Fewer chains might all miss what is not covered."""
+
+_FAILED = "failed."
+_DECIDED = {
+    "distrust": "the verdict is clear without {}",
+    "undecided": "the samples do not suffice to judge by, with {} or without",
+}
+"""Verdicts by samples alone that no search can mend."""
 
 
 def number_of_chains(explore: Any) -> int | None:
@@ -53,7 +62,44 @@ def diagnose_samples(result: "Result") -> Diagnosis | None:
     """By the samples behind the ELBO alone, without evaluating the target; None if there are none."""
     if result.draws is None or len(result.draws) < 2:
         return None
-    return diagnose(result.mixture, result.draws, stopped=result.stopped)
+    return diagnosis_by(result, result.draws)
+
+
+def diagnosis_by(
+    result: "Result",
+    draws: EvaluatedDraws,
+    mode_search: ModeSearch | None = None,
+    exploration: Exploration | None = None,
+    not_explored: str = "",
+    not_searched: str = "",
+) -> Diagnosis:
+    """The verdict on a result by these samples and searches, with names and advice that suit it."""
+    return diagnose(
+        result.mixture,
+        draws,
+        mode_search,
+        exploration,
+        result.stopped,
+        not_explored,
+        not_searched,
+        model=result.model,
+        remedies=remedies_for(result, failed=_FAILED in not_searched or _FAILED in not_explored),
+    )
+
+
+def remedies_for(result: "Result", failed: bool = False) -> Remedies:
+    """What can be advised for this result; nothing that evaluates a target that has just ``failed``."""
+    target = None if failed else result.target
+    float64 = np.dtype(result.mixture.dtype) != np.float64
+    if target is None:
+        return Remedies(evaluate=False, search=False, explore=False, float64=float64)
+    random = isinstance(target, JaxTarget) and target.stochastic
+    return Remedies(
+        evaluate=True,
+        search=target.has_gradient and result.start is not None and not random,
+        explore=target.has_gradient and not random,
+        float64=float64,
+    )
 
 
 def diagnostic_budget(result: "Result") -> DiagnosticBudget:
@@ -75,8 +121,8 @@ def diagnose_result(
     draws = _with_fresh_draws(result, samples, key_draws)
     made = result.verification
     if made is not None and runs is None and chains is None and seed == 0:
-        found = made.mode_search, made.exploration, result.stopped, made.not_explored, made.not_searched
-        return diagnose(result.mixture, draws, *found)
+        found = made.mode_search, made.exploration, made.not_explored, made.not_searched
+        return diagnosis_by(result, draws, *found)
     first = diagnose(result.mixture, draws, stopped=result.stopped)
     mode_search, not_searched = (None, "")
     if runs is None:
@@ -84,16 +130,14 @@ def diagnose_result(
     elif runs:
         mode_search = _asked_search(result, first.log_evidence.value, key_search, runs)
     if mode_search is not None and mode_search.missed:
-        first = diagnose(result.mixture, draws, mode_search, stopped=result.stopped)
+        first = dataclasses.replace(first, verdict="distrust")
     key = jax.random.fold_in(key_search, 3)
     exploration, not_explored = (None, "")
     if chains is None:
         exploration, not_explored = _default_exploration(result, first, key, seed)
     elif chains:
         exploration = _asked_exploration(result, draws, key, chains)
-    return diagnose(
-        result.mixture, draws, mode_search, exploration, result.stopped, not_explored, not_searched
-    )
+    return diagnosis_by(result, draws, mode_search, exploration, not_explored, not_searched)
 
 
 def _with_fresh_draws(result: "Result", samples: int, key: jax.Array) -> EvaluatedDraws:
@@ -118,8 +162,8 @@ def _default_search(
     before: Diagnosis | None = result.__dict__.get("diagnosis")
     if before is not None and before.mode_search is not None and seed == 0:
         return before.mode_search, ""
-    if first.verdict == "distrust":
-        return None, "the verdict is clear without it"
+    if first.verdict in _DECIDED:
+        return None, _DECIDED[first.verdict].format("it")
     budget = diagnostic_budget(result)
     runs, why = budget.runs()
     if not runs or result.target is None:
@@ -131,7 +175,7 @@ def _default_search(
     try:
         found = search_modes(result.mixture, result.target, result.start, log_z, key, runs, *limits)
     except TargetError as error:
-        return None, f"it failed. {error}"
+        return None, f"it {_FAILED} {error}"
     if not found.runs:
         return None, f"no L-BFGS run ended within {found.evaluations:,} evaluations"
     return found, ""
@@ -144,15 +188,15 @@ def _default_exploration(
     before: Diagnosis | None = result.__dict__.get("diagnosis")
     if before is not None and before.exploration is not None and seed == 0:
         return before.exploration, ""
-    if first.verdict == "distrust":
-        return None, "the verdict is clear without them"
+    if first.verdict in _DECIDED:
+        return None, _DECIDED[first.verdict].format("them")
     chains, why = diagnostic_budget(result).chains()
     if not chains or result.target is None or result.draws is None:
         return None, why
     try:
         return explore(result.mixture, result.target, result.draws, key, chains, SHORT_CHAIN_STEPS), ""
     except TargetError as error:
-        return None, f"they failed. {error}"
+        return None, f"they {_FAILED} {error}"
 
 
 def _asked_exploration(result: "Result", draws: EvaluatedDraws, key: jax.Array, chains: int) -> Exploration:

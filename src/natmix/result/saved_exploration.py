@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from natmix.diagnostics import Exploration, MissedMode, ModeSearch, diagnose
+from natmix.diagnostics import Exploration, MissedMode, ModeSearch
 from natmix.estimate import Estimate
+from natmix.result.diagnosing import diagnosis_by
 from natmix.result.result import Result
 
 _ESTIMATES = ("uncovered", "uncovered_by_samples", "excess")
@@ -46,9 +47,7 @@ def keep_exploration(result: Result, header: dict[str, Any]) -> None:
         whole = {"missed": tuple(missed), "hits": tuple(searched["hits"])}
         mode_search = ModeSearch(**(searched | whole))
     why = header.get("not_explored", ""), header.get("not_searched", "")
-    result.__dict__["diagnosis"] = diagnose(
-        result.mixture, result.draws, mode_search, exploration, result.stopped, *why
-    )
+    result.__dict__["diagnosis"] = diagnosis_by(result, result.draws, mode_search, exploration, *why)
 
 
 def _as_list(array: np.ndarray | None) -> list[Any] | None:
