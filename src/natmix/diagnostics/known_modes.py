@@ -108,7 +108,7 @@ class KnownModes:
 
     def unexplained(
         self, log_p: Float[np.ndarray, " N"], log_q: Float[np.ndarray, " N"]
-    ) -> Float[np.ndarray, " N"]:
+    ) -> Int[np.ndarray, " U"]:
         """The points that belong to no known mode."""
         return np.flatnonzero(self.deficit(log_p, log_q) > _MISSED_DEFICIT)
 

@@ -38,6 +38,8 @@ MIDWAY_SAMPLES = 500
 """Samples of the mixture for that."""
 _FIRST_ITERATIONS = 100
 """Iterations before the first one, and between two as long as they find something."""
+_FIRST_SHARE = 0.3
+"""The first one is earlier if this share of ``max_evaluations`` is spent earlier."""
 
 
 class MidwayCheck(Recorder):
@@ -49,11 +51,16 @@ class MidwayCheck(Recorder):
 
     def __init__(self) -> None:
         self._next = _FIRST_ITERATIONS
+        self._first = True
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
-        if run.stopped is not None or run.iterations < self._next or run.iterations % CHECK_EVERY:
+        if run.stopped is not None or run.iterations % CHECK_EVERY:
             return None
-        self._next = sys.maxsize
+        most = run.limits.max_evaluations
+        soon = self._first and most is not None and run.evaluations >= _FIRST_SHARE * most
+        if run.iterations < self._next and not soon:
+            return None
+        self._next, self._first = sys.maxsize, False
         return MIDWAY
 
     def again(self, run: SingleRun) -> None:

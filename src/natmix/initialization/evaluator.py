@@ -68,8 +68,7 @@ class TargetEvaluator:
         n = len(x)
         self._spend(n)
         if self._target.inside_jax:
-            # Powers of two: every other shape would be compiled anew.
-            padded = np.pad(x, ((0, (1 << (n - 1).bit_length()) - n), (0, 0)), mode="edge")
+            padded = np.pad(x, ((0, _padded_number(n) - n), (0, 0)), mode="edge")
             points = jnp.asarray(padded, self._dtype)
             value, gradient = _compiled(self._target, self._key, points, jnp.asarray(n), needs_gradient)
         else:
@@ -77,6 +76,11 @@ class TargetEvaluator:
             value, gradient = found.log_density, found.gradient
         gradients = None if gradient is None else np.asarray(gradient, float)[:n]
         return np.asarray(value, float)[:n], gradients
+
+
+def _padded_number(n: int) -> int:
+    """1, 64, 512, 4096 and so on: every other number of points would be compiled anew."""
+    return 1 if n == 1 else max(64, 8 ** -(-(n - 1).bit_length() // 3))
 
 
 @quick_jit()
