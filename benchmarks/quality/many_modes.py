@@ -8,9 +8,9 @@ dimensions, which are reported apart; "values", 40 targets without gradients, wi
 
 Even seeds are for development (--seeds 0:60:2), odd seeds are held out. A mode counts as found if the share
 of the mixture's samples that belong to it is between 0.5 and 2 times its weight. "By density" is the number
-of modes at whose centre the mixture has at least a twentieth of the target's density. KL is KL(q || p), from
-20,000 samples of the mixture. Trust is wrong if a mode is not found, or log Z is off by more than 0.02, or KL
-is above 0.1.
+of modes at whose samples the mixture has, in the median, a twentieth of the target's density or more. KL is
+KL(q || p), from 20,000 samples of the mixture. Trust is wrong if a mode is not found, or log Z is off by more
+than 0.02, or KL is above 0.1.
 """
 
 import argparse
@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from case_table import Row, add_arguments, half, markdown, provenance, read_rows, run_cases, seed_range
 from random_mixtures import SUITES, dimension, random_mixture
@@ -28,6 +27,7 @@ import natmix
 from natmix import JaxTarget
 
 SAMPLES = 20_000
+PER_MODE = 32
 LOW_SHARE, HIGH_SHARE = 0.5, 2.0
 LOG_DENSITY_DEFICIT = np.log(20)
 LARGEST_LOG_Z_ERROR, LARGEST_KL = 0.02, 0.1
@@ -54,8 +54,9 @@ def fit_case(case: Row) -> Row:
     counts = np.bincount(truth.mode_of(x), minlength=len(truth.weights))
     shares = counts / SAMPLES / truth.weights
     found = int(np.sum((shares >= LOW_SHARE) & (shares <= HIGH_SHARE)))
-    log_q = np.asarray(result.mixture.log_prob(jax.numpy.asarray(truth.means)), dtype=float)
-    deficit = truth.log_prob(truth.means) - log_q
+    typical = truth.sample_of(np.random.default_rng(0), np.repeat(np.arange(len(truth.weights)), PER_MODE))
+    log_q = np.asarray(result.mixture.log_prob(typical), dtype=float)
+    deficit = np.median((truth.log_prob(typical) - log_q).reshape(-1, PER_MODE), axis=1)
     log_z_error = diagnosis.log_evidence.value if diagnosis else np.nan
     kl = float(log_ratio.mean())
     verdict = diagnosis.verdict if diagnosis else "none"

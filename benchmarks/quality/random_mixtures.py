@@ -128,10 +128,13 @@ class KnownMixture:
 
     def sample(self, rng: np.random.Generator, n: int) -> Float[np.ndarray, "n D"]:
         """Exact samples."""
-        modes = rng.choice(len(self.weights), n, p=self.weights)
-        noise = rng.normal(size=(n, self.dim))
+        return self.sample_of(rng, rng.choice(len(self.weights), n, p=self.weights))
+
+    def sample_of(self, rng: np.random.Generator, modes: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n D"]:
+        """A sample of each of these modes."""
+        noise = rng.normal(size=(len(modes), self.dim))
         if np.isfinite(self.dof):
-            noise *= np.sqrt(self.dof / rng.chisquare(self.dof, (n, 1)))
+            noise *= np.sqrt(self.dof / rng.chisquare(self.dof, (len(modes), 1)))
         return self.means[modes] + np.einsum("nij,nj->ni", self.factors[modes], noise)
 
     def density(self) -> MixtureDensity:
