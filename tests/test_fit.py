@@ -85,11 +85,11 @@ def test_the_trajectory_is_complete(result):
 
 def test_counts_and_timings_add_up(result):
     c, t = result.counts, result.timings
-    assert c.evaluations == c.training_evaluations + 3000
+    assert c.evaluations == c.training_evaluations + 3000 + c.verification_evaluations
     assert c.added - c.deleted + 1 == result.trajectory["components"][-1]
     assert result.trajectory["components"][-1] == result.mixture.num_components + c.left_out
     assert 0 < t.iterations < t.total
-    assert t.compilation + t.iterations + t.elbo <= t.total
+    assert t.compilation + t.iterations + t.elbo + t.verification <= t.total
     assert result.trajectory["seconds"][-1] <= t.total
 
 

@@ -51,7 +51,9 @@ TARGET = JaxTarget(funnel, D)
 
 @pytest.fixture(scope="module")
 def short():
-    return natmix.fit(TARGET, init_mixture=WHOLE, max_iterations=1, algorithm="semtron", progress=False)
+    return natmix.fit(
+        TARGET, init_mixture=WHOLE, max_iterations=1, algorithm="semtron", progress=False, verify=False
+    )
 
 
 def as_if(short, mixture, target=TARGET, evaluations=1_000_000, **others):

@@ -83,7 +83,7 @@ class ModeSearch(NamedTuple):
     @property
     def thorough(self) -> bool:
         """Whether it has reached nearly all known modes, so that it may be expected to reach others."""
-        return self.unreached <= _TOLERATED_UNREACHED * len(self.hits)
+        return len(self.hits) < 2 or self.unreached <= _TOLERATED_UNREACHED * len(self.hits)
 
 
 def search_modes(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix.array_types import PRNGKey
+from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
 from natmix.engine.convergence import CHECK_EVERY
@@ -104,7 +105,8 @@ class Verifier:
     @property
     def reserve(self) -> int:
         """Evaluations set aside for it at the start."""
-        return 0 if self._max_evaluations is None else int(RESERVED_SHARE * self._max_evaluations)
+        most = 0 if self._max_evaluations is None else int(RESERVED_SHARE * self._max_evaluations)
+        return most if most >= MIN_RUNS * EVALUATIONS_PER_RUN else 0
 
     def result(self, unrepaired: str = "") -> Verification:
         """What the last search found, with all that was repaired before."""

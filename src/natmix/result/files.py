@@ -26,8 +26,8 @@ from natmix.mixture.files import (
 )
 from natmix.modules.codenames import MODULES
 from natmix.result.result import Counts, Result, Timings
-from natmix.result.saved_exploration import keep_exploration, saved_exploration
 from natmix.result.saved_model import GivenModel, model_file, model_tensors, saved_model
+from natmix.result.saved_searches import keep_diagnosis, loaded_verification, saved_searches
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 
@@ -46,7 +46,7 @@ def save_result(result: Result, path: str | Path) -> None:
         "start": None if result.start is None else result.start.covariance_family,
         "model": None if model is None else model.header,
         "versions": _versions(),
-        **saved_exploration(result),
+        **saved_searches(result),
     }
     tensors = mixture_tensors(result.mixture)
     if result.start is not None:
@@ -88,10 +88,11 @@ def load_result(path: str | Path, given: GivenModel, dtype: Any = None) -> Resul
         notes=tuple(header["notes"]),
         draws=_draws(_of("draws", stored)),
         start=None if start is None else jax.device_get(start),
+        verification=loaded_verification(header, mixture.dim),
     )
     known = None if header["model"] is None else saved_model(header["model"], stored, result.draws)
     loaded = given.joined(dataclasses.replace(result, model=known))
-    keep_exploration(loaded, header)
+    keep_diagnosis(loaded, header)
     return loaded
 
 

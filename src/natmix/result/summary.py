@@ -22,6 +22,7 @@ _ENDINGS = {
     "interrupted": "INTERRUPTED: this is the best mixture up to then",
     "failed": "FAILED: the target raised an error; this is the best mixture up to then",
 }
+_SEARCHES = {"mode search": "a mode search", "chains": "Markov chains"}
 _MAX_ROWS = 8
 
 
@@ -47,11 +48,25 @@ def summary(result: "Result") -> str:
         f"  components   {counts.added} added, {counts.deleted} deleted, {counts.left_out} of negligible "
         f"weight left out; {counted(counts.failed_updates, 'failed update')} skipped",
     ]
+    lines += _repairs(result)
     lines += _table(result)
     if result.diagnosis is not None:
         lines += str(result.diagnosis).splitlines()
     lines += [f"  note: {note}" for note in result.notes]
     return "\n".join(lines)
+
+
+def _repairs(result: "Result") -> list[str]:
+    """What the fit has found missing, and mended or not."""
+    made = result.verification
+    if made is None:
+        return []
+    lines = [
+        f"  repaired     {counted(r.components, 'component')} added for what {_SEARCHES[r.by]} found after "
+        f"{counted(r.iteration, 'iteration')}"
+        for r in made.repairs
+    ]
+    return [*lines, *([f"  not repaired {made.unrepaired}"] if made.unrepaired else [])]
 
 
 def _effective(weights: np.ndarray) -> float:
