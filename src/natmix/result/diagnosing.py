@@ -13,7 +13,7 @@ from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, Exploration, explore
 from natmix.diagnostics.mode_search import ModeSearch, search_modes
-from natmix.diagnostics.remedies import Remedies
+from natmix.diagnostics.remedies import CLEAR, Remedies
 from natmix.random_keys import run_key
 from natmix.targets import JaxTarget, TargetError
 
@@ -26,7 +26,7 @@ MIN_CHAINS = 50
 
 _FAILED = "failed."
 _DECIDED = {
-    "distrust": "the verdict is clear without {}",
+    "distrust": f"{CLEAR} {{}}",
     "undecided": "the samples do not suffice to judge by, with {} or without",
 }
 """Verdicts by samples alone that no search can mend."""

@@ -36,7 +36,7 @@ class Counts:
         iterations: of the algorithm.
         training_evaluations: of the target, for the updates.
         elbo_evaluations: of the target, for the final ELBO.
-        probe_evaluations: of the target, to detect what kind of function it is.
+        probe_evaluations: of the target, to detect what kind of function it is and to check its gradient.
         start_evaluations: of the target, for the initialisation.
         zeros: training evaluations with log density -inf.
         invalid: training evaluations with NaN, +inf or a gradient that is not finite.
