@@ -61,5 +61,8 @@ def test_a_fit_claims_no_error_below_its_float_type(dtype):
 def test_a_diagnosis_shows_its_verdict_in_a_notebook():
     result = natmix.fit(lambda x: -0.5 * (x @ x), dim=2, max_iterations=5, elbo_samples=200, progress=False)
     assert repr(result.diagnosis) == str(result.diagnosis)
-    assert result.diagnosis.trusted
-    assert repr(result.diagnosis).startswith("TRUST IT: the mixture is a good approximation of the target")
+    assert result.diagnosis.verdict == "unsearched"
+    assert repr(result.diagnosis).startswith("GOOD WHERE IT HAS SAMPLES: no other modes were searched for")
+    searched = result.diagnose(search=10)
+    assert searched.trusted
+    assert repr(searched).startswith("TRUST IT")

@@ -103,7 +103,7 @@ def _row(fit: Fit, result: Result, chains: list[int], seeds: range) -> str:
     samples = 0
     for seed in seeds:
         draws = evaluated_draws(result.mixture, result.target, jax.random.key(seed + 10), SAMPLES)
-        samples += diagnose(result.mixture, draws, stopped=result.stopped).verdict == "trust"
+        samples += diagnose(result.mixture, draws, stopped=result.stopped).verdict == "unsearched"
         for n in chains:
             key = jax.random.key(seed + 1000)
             found = explore(result.mixture, result.target, draws, key, n, SHORT_CHAIN_STEPS)

@@ -365,10 +365,11 @@ def test_host_evaluations_are_counted_exactly(batched, reuse):
     few = {**FEW, "sample_selector": {"desired_samples": 20, "reuse_ratio": reuse}}
     result = natmix.fit(counted.target(batch_size=6), max_iterations=8, algorithm="samtron", **few)
     c = result.counts
-    assert counted.values == c.evaluations == c.training_evaluations + c.elbo_evaluations
-    assert counted.gradients == c.training_evaluations
+    assert counted.values == c.evaluations
+    assert c.evaluations == c.probe_evaluations + c.training_evaluations + c.elbo_evaluations
+    assert counted.gradients == c.probe_evaluations + c.training_evaluations
     assert result.trajectory["total_evaluations"][-1] == c.first_evaluations + c.training_evaluations
-    assert c.probe_evaluations == 0
+    assert c.probe_evaluations == 2 * D + 6  # its gradient is right, and nothing is checked twice
     assert counted.largest <= 6
     extra = 2 * 7  # candidates for new components in iterations 3 and 6
     assert c.added == 2

@@ -1,7 +1,7 @@
 """The budget of a default diagnosis: as many Markov chains and L-BFGS runs as cost a tenth of the fit.
 
-There are none where they cannot help: for a target with random values, which no chain leaves invariant, and
-for one without gradients, where short chains found 3 of 160 necks (results/README.md).
+There are none where they cannot help: for a target with random values, and no chains for one without
+gradients, where short chains found 3 of 160 necks (results/README.md).
 """
 
 import dataclasses
@@ -66,15 +66,18 @@ class DiagnosticBudget:
             if self.samples and chain_evaluations(n, SHORT_CHAIN_STEPS, self.samples) <= budget
         )
         expensive = f"{MIN_CHAINS} of them would cost more than {COST_SHARE:.0%} of the fit's evaluations"
-        return self._unless(next(affordable, 0), expensive, "without gradients short chains do not get far")
+        number, why = self._unless(next(affordable, 0), expensive)
+        if number and self.target is not None and not self.target.has_gradient:
+            return 0, "without gradients short chains do not get far"
+        return number, why
 
     def runs(self) -> tuple[int, str]:
-        """How many L-BFGS runs to make in search of other modes, and why none."""
+        """How many runs to make in search of other modes, and why none."""
         runs = min(self.run_evaluations // EVALUATIONS_PER_RUN, MAX_RUNS)
-        expensive = f"{MIN_RUNS} L-BFGS runs would cost more than {COST_SHARE:.0%} of the fit's evaluations"
-        return self._unless(runs if runs >= MIN_RUNS else 0, expensive, "the target has no gradients")
+        expensive = f"{MIN_RUNS} runs would cost more than {COST_SHARE:.0%} of the fit's evaluations"
+        return self._unless(runs if runs >= MIN_RUNS else 0, expensive)
 
-    def _unless(self, number: int, expensive: str, no_gradient: str) -> tuple[int, str]:
+    def _unless(self, number: int, expensive: str) -> tuple[int, str]:
         """As many as are affordable, unless there is a reason for none."""
         if self.stopped in _UNFINISHED:
             return 0, _UNFINISHED[self.stopped]
@@ -84,4 +87,4 @@ class DiagnosticBudget:
             return 0, "the target is not known here"
         if isinstance(self.target, JaxTarget) and self.target.stochastic:
             return 0, "the target's values are random"
-        return (number, "") if self.target.has_gradient else (0, no_gradient)
+        return number, ""

@@ -7,6 +7,10 @@ import numpy as np
 _LOAD = "load the result with a model that can be evaluated, natmix.Result.load(path, model=model)"
 
 
+CLEAR = "the verdict is clear without"
+"""The reason for no search where it would change nothing; none is advised then."""
+
+
 class Remedies(NamedTuple):
     """What can be done about a result.
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from natmix.diagnostics.exploration import NO_SIGN
 from natmix.diagnostics.judgement import TOLERATED_SHARE, kl_text
+from natmix.diagnostics.remedies import CLEAR
 from natmix.diagnostics.search_starts import REACH
 from natmix.estimate import Estimate, counted
 
@@ -135,7 +136,8 @@ def _unseen_lines(d: "Diagnosis") -> list[str]:
     """What the numbers cannot show, and which search would."""
     if d.verdict == "undecided":
         return []
-    search, explore = d.mode_search is None, d.exploration is None and d.not_explored != NO_SIGN
+    search = d.mode_search is None and not d.not_searched.startswith(CLEAR)
+    explore = d.exploration is None and not d.not_explored.startswith((CLEAR, NO_SIGN))
     if not (search or explore):
         return []
     places = " or ".join(["a mode"] * search + ["a narrow neck or a tail"] * explore)

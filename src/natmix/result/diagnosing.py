@@ -7,13 +7,14 @@ import jax
 import numpy as np
 
 from natmix.checks import as_int
-from natmix.diagnostics.budget import DiagnosticBudget
+from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, DiagnosticBudget
 from natmix.diagnostics.diagnosis import Diagnosis, diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, Exploration, explore
 from natmix.diagnostics.mode_search import ModeSearch, search_modes
-from natmix.diagnostics.remedies import Remedies
+from natmix.diagnostics.population_search import search_without_gradients
+from natmix.diagnostics.remedies import CLEAR, Remedies
 from natmix.random_keys import run_key
 from natmix.targets import JaxTarget, TargetError
 
@@ -26,7 +27,7 @@ MIN_CHAINS = 50
 
 _FAILED = "failed."
 _DECIDED = {
-    "distrust": "the verdict is clear without {}",
+    "distrust": f"{CLEAR} {{}}",
     "undecided": "the samples do not suffice to judge by, with {} or without",
 }
 """Verdicts by samples alone that no search can mend."""
@@ -96,7 +97,7 @@ def remedies_for(result: "Result", failed: bool = False) -> Remedies:
     random = isinstance(target, JaxTarget) and target.stochastic
     return Remedies(
         evaluate=True,
-        search=target.has_gradient and result.start is not None and not random,
+        search=result.start is not None and not random,
         explore=target.has_gradient and not random,
         float64=float64,
     )
@@ -173,7 +174,12 @@ def _default_search(
     log_z = first.log_evidence.value
     limits = budget.run_evaluations, budget.run_seconds
     try:
-        found = search_modes(result.mixture, result.target, result.start, log_z, key, runs, *limits)
+        if result.target.has_gradient:
+            found = search_modes(result.mixture, result.target, result.start, log_z, key, runs, *limits)
+        else:
+            found = search_without_gradients(
+                result.mixture, result.target, result.start, log_z, key, budget.run_evaluations
+            )
     except TargetError as error:
         return None, f"it {_FAILED} {error}"
     if not found.runs:
@@ -213,8 +219,6 @@ def _asked_search(result: "Result", log_evidence: float, key: jax.Array, runs: i
             "This result does not know its target and initial region, which diagnose(search=...) needs."
         )
     if not result.target.has_gradient:
-        raise ValueError(
-            "diagnose(search=...) needs gradients, and the target has none: compare fits with several seeds "
-            "instead, as in natmix.diagnostics.agreement([one, other])."
-        )
+        most = runs * EVALUATIONS_PER_RUN
+        return search_without_gradients(result.mixture, result.target, result.start, log_evidence, key, most)
     return search_modes(result.mixture, result.target, result.start, log_evidence, key, runs)

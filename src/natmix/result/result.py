@@ -37,7 +37,7 @@ class Counts:
         iterations: of the algorithm.
         training_evaluations: of the target, for the updates.
         elbo_evaluations: of the target, for the final ELBO.
-        probe_evaluations: of the target, to detect what kind of function it is.
+        probe_evaluations: of the target, to detect what kind of function it is and to check its gradient.
         start_evaluations: of the target, for the initialisation.
         zeros: training evaluations with log density -inf.
         invalid: training evaluations with NaN, +inf or a gradient that is not finite.
@@ -158,12 +158,14 @@ class Result:
 
         Args:
             samples: fresh samples to evaluate in addition to those behind the ELBO.
-            search: the number of L-BFGS runs that search for missed modes; the target needs gradients. They
-                start from samples of the initial region, made 1, 3, 10, 30 and 100 times as wide. 32 runs
-                find modes as wide as the region nearly always up to 100 of its widths away and not at 500;
-                narrower ones seldom. "auto": 10 to 32, within a tenth of the fit's evaluations and of its
-                seconds (or one second); none if 10 would cost more, or for the reasons that rule out chains.
-                0 or False: none.
+            search: the number of L-BFGS runs that search for missed modes. They start from samples of the
+                initial region, made 1, 3, 10, 30 and 100 times as wide, and from around the known modes; 16
+                single evaluations for each run look for places that no known mode explains. 32 runs find
+                modes as wide as the region nearly always up to 100 of its widths away and not at 500;
+                narrower ones seldom. Without gradients a population of points searches instead, with 100
+                evaluations for each run asked for. "auto": what the fit has searched already; after
+                ``fit(verify=False)`` 10 to 32 runs, within a tenth of the fit's evaluations and of its
+                seconds (or one second), none if 10 would cost more. 0 or False: none.
             explore: the number of short Markov chains from samples of the mixture that search for mass next
                 to them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
                 evaluations (of gradients too, if there are any) and 10 samples of the mixture; 1000 chains
