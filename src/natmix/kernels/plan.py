@@ -73,6 +73,11 @@ class Plan:
         return self.platform == "cpu"
 
     @property
+    def on_one_cpu(self) -> bool:
+        """Whether the arrays are on the CPU, and not divided among several devices."""
+        return self.on_cpu and self.mesh is None
+
+    @property
     def native(self) -> bool:
         """Whether to call native kernels, which work on one device."""
         return self.native_kernels and self.mesh is None
