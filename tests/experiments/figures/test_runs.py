@@ -22,7 +22,7 @@ from natmix.cli import app
 from natmix.experiments import problems
 from natmix.experiments.figures import plot_planar_robot, plot_talos
 from natmix.experiments.figures.planar_robot import families
-from natmix.experiments.figures.run_figures import FIGURES, Drawing, RunFigure, figures_of
+from natmix.experiments.figures.run_figures import FIGURES, Drawing, RunFigure, figures_of, register
 from natmix.experiments.problems.planar_robot import GOALS, end_position
 from natmix.experiments.runs.loading import EVALUATION_NUMBERS
 from natmix.plot.style import KNOWN
@@ -256,12 +256,16 @@ def test_a_registered_figure_is_drawn_with_the_others(tmp_path):
         return Drawing(figure, note=f"of {subject.problem.name}")
 
     weights = RunFigure("final_weights", draw, problems=("stm3",))
-    FIGURES.append(weights)
+    register(weights)
     try:
+        with pytest.raises(
+            ValueError, match=r"^There is a figure of a run 'final_weights' already: choose another name\.$"
+        ):
+            register(RunFigure("final_weights", draw))
         result = invoke(write_run(tmp_path / "run", "stm3", random_mixture(0, 3, 3)))
         assert "final_weights" not in figures_of("wine")
     finally:
-        FIGURES.remove(weights)
+        del FIGURES["final_weights"]
     assert result.exit_code == 0, result.output
     assert (tmp_path / "run" / "figures" / "final_weights.png").read_bytes().startswith(b"\x89PNG")
     assert "final_weights.png: of stm3" in result.output
