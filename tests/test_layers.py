@@ -117,3 +117,12 @@ def test_only_experiments_and_commands_import_experiments():
 )
 def test_the_imports_of_a_module_are_found(source, expected):
     assert list(imports(ast.parse(source), "modules.codenames", is_package=False)) == expected
+
+
+def test_one_class_name_is_one_class():
+    places: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert not {name: where for name, where in places.items() if len(where) > 1}

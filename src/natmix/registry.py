@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-Entry = TypeVar("Entry")
+T = TypeVar("T")
 
 
-def add_entry(registry: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
+def add_entry(registry: dict[str, T], kind: str, name: str, entry: T) -> None:
     """Add an entry under a name.
 
     Raises:
@@ -16,13 +16,13 @@ def add_entry(registry: dict[str, Entry], kind: str, name: str, entry: Entry) ->
         raise ValueError(f"There is a {kind} {name!r} already: choose another name.")
 
 
-def registry_of(kind: str, entries: Iterable[Entry], name: Callable[[Entry], str]) -> dict[str, Entry]:
+def registry_of(kind: str, entries: Iterable[T], name: Callable[[T], str]) -> dict[str, T]:
     """The entries by their names, in their order.
 
     Raises:
         ValueError: two entries have the same name.
     """
-    registry: dict[str, Entry] = {}
+    registry: dict[str, T] = {}
     for entry in entries:
         add_entry(registry, kind, name(entry), entry)
     return registry

@@ -10,7 +10,7 @@ from helpers import random_mixture
 
 from natmix import Mixture
 from natmix.kernels.gaussian_batch import LOG_2PI
-from natmix.modules.component_adaptation import Fixed, Vips
+from natmix.modules.component_adaptation import FixedComponents, Vips
 from natmix.modules.component_adaptation.base import EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_adaptation.vips import PAPER_THRESHOLDS as THRESHOLDS
@@ -50,7 +50,7 @@ def points(x, log_target):
 
 def test_fixed_never_changes_anything():
     mixture = random_mixture(0, 3, 2)
-    _, change = adapt(Fixed(), None, mixture, points(jnp.zeros((4, 2)), jnp.zeros(4)))
+    _, change = adapt(FixedComponents(), None, mixture, points(jnp.zeros((4, 2)), jnp.zeros(4)))
     assert not bool(change.add)
     assert not bool(change.delete.any())
 

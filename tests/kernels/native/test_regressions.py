@@ -6,7 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from more_regressions import case, check, estimate, padded, regression
+from more_regressions import (
+    case,
+    check,
+    check_padding,
+    estimate,
+    regression,
+    with_invalid_samples,
+    with_zeros,
+)
 from plans import NATIVE, XLA
 
 from natmix import Mixture
@@ -65,28 +73,17 @@ def test_many_components_of_which_some_are_absent():
 
 
 def test_zeros_of_the_density():
-    mixture, batch = case()
-    zero = (batch.x[:, 0] > mixture.means[:, 0].mean() + 0.1) & (jnp.arange(len(batch.x)) % 3 > 0)
-    assert jnp.any(zero)
-    log_target = jnp.where(zero, jnp.min(batch.log_target) - 30, batch.log_target)
-    batch = dataclasses.replace(batch, zero=zero, log_target=log_target)
+    mixture, batch = with_zeros(*case())
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
 def test_samples_that_are_not_valid_have_no_weight():
-    mixture, batch = case()
-    valid = jnp.arange(len(batch.x)) % 4 > 0
-    batch = dataclasses.replace(batch, valid=valid, log_target=jnp.where(valid, batch.log_target, 0))
+    mixture, batch = with_invalid_samples(*case())
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
 def test_padding_changes_nothing():
-    mixture, batch = case(spread=3.0)
-    alone, beside = estimate(mixture, batch), estimate(*padded(mixture, batch, 2000, 3))
-    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
-        np.testing.assert_allclose(a, b[:5], rtol=1e-10, atol=1e-10)
-    assert not np.any(beside.curvature[5:])
-    assert not np.any(beside.gradient[5:])
+    check_padding(*case(spread=3.0))
 
 
 def test_a_sample_far_out_matters_though_its_weight_is_small():

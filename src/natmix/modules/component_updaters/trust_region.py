@@ -21,7 +21,7 @@ from natmix.modules.component_updaters.base import (
 from natmix.modules.records import NaturalGradient
 
 
-class TrustRegion(AbstractComponentUpdater):
+class TrustRegionComponentUpdater(AbstractComponentUpdater):
     """The step of Eq. 4 with the largest b = 1/eta <= 1/T such that KL(new || old) <= stepsize.
 
     See `natmix.kernels.trust_region` for how it is found.
