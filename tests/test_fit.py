@@ -208,7 +208,7 @@ def test_growth_compiles_with_the_logarithm(traces):
 # Ways to start ----------------------------------------------------------------------------------
 
 
-def test_ways_to_say_the_same_start(result):
+def test_arguments_that_give_the_same_start(result):
     options = {k: v for k, v in OPTIONS.items() if k != "init_scale"}
     half = 3 * np.sqrt(3)
     ways = [
@@ -303,7 +303,7 @@ def test_negligible_components_are_left_out():
     assert np.isfinite(np.asarray(kept.means)).all()
 
 
-def test_the_last_mixture_gives_way_to_a_better_one(monkeypatch, result):
+def test_the_best_mixture_replaces_a_worse_last_one(monkeypatch, result):
     """If the end of a run is worse than its middle, the middle is returned and the result says so."""
     monkeypatch.setattr(BestMixture, "beats_last", lambda self, tolerance: True)
     other = natmix.fit(target, dim=2, seed=3, max_iterations=300, **OPTIONS)

@@ -358,7 +358,7 @@ def test_chosen_candidates():
 
 @pytest.mark.parametrize("del_iters", [9, 30])
 def test_deletions(del_iters):
-    """Decisions on whole histories; gmmvi does not look at the newest weight, we do."""
+    """Decisions on whole histories; gmmvi leaves out the newest weight, natmix does not."""
     group = f"del.{del_iters}"
     rewards, weights, deleted = (V[f"{group}.{k}"] for k in ("rewards", "weights", "deleted"))
     w = 2 * (del_iters // 3)

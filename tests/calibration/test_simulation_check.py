@@ -119,7 +119,7 @@ def test_symmetry_keeps_its_level_and_sees_a_shift():
     assert symmetry(stats.beta.rvs(2, 1, size=50, random_state=2)).p_value < 1e-3
 
 
-def test_width_keeps_its_level_and_looks_at_width_alone():
+def test_width_keeps_its_level_and_tests_width_alone():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((1000, 20))
     for shift in (0.0, 2.0):
@@ -211,7 +211,7 @@ def test_an_interrupt_before_the_first_fit_is_one():
         simulation_check(log_density, simulate=simulate, fit=fit)
 
 
-def test_fits_begin_where_the_prior_is_and_not_at_the_truth():
+def test_fits_start_at_the_prior_and_not_at_the_truth():
     regions = []
 
     def fit(model, seed):

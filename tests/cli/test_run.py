@@ -133,13 +133,13 @@ def test_the_stopping_rule_is_off_unless_asked_for(asked, tmp_path, monkeypatch)
         assert_one_sentence(outcome, f"until_converged is {asked}")
 
 
-def test_a_run_without_a_checkpoint_says_that_it_begins_anew():
+def test_a_run_without_a_checkpoint_says_that_it_starts_anew():
     progress = RunProgress(quiet=False)
     with progress._console.capture() as captured:
         progress.started(0, 0, True)
         progress.started(1, 0, False)
     first, second = captured.get().splitlines()
-    assert first.startswith("seed 0  no checkpoint yet: begins anew")
+    assert first.startswith("seed 0  no checkpoint yet: starts anew")
     assert second == "seed 1  compiling …"
 
 
@@ -205,7 +205,7 @@ def test_mistakes_get_one_sentence(arguments, words, tmp_path):
 
 def test_a_folder_that_cannot_be_made_gets_one_sentence_before_any_work(tmp_path, monkeypatch):
     def load(*arguments):
-        raise AssertionError("work was begun")
+        raise AssertionError("work was started")
 
     monkeypatch.setattr(run_command, "_load", load)
     (tmp_path / "file").write_text("")

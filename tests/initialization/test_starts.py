@@ -74,7 +74,7 @@ def test_a_gaussian_is_found_whatever_its_scales():
         assert path.elbo == pytest.approx(LOG_Z, abs=1e-4)
 
 
-def test_a_way_leads_upwards():
+def test_a_path_leads_upwards():
     v = values()
     path = lbfgs_run(v, np.zeros(D))
     heights = [float(unscaled(x)) for x in path.x]
@@ -157,7 +157,7 @@ def test_without_a_region_components_are_sought_around_what_was_found():
 
 
 @pytest.mark.parametrize("host", [False, True])
-def test_a_fit_of_a_target_nobody_scaled(host):
+def test_a_fit_of_an_unscaled_target(host):
     target = JaxTarget(unscaled, D)
     if host:
         gradient = jax.jit(jax.vmap(jax.grad(unscaled)))
@@ -263,7 +263,7 @@ def test_clusters_are_found_and_counted():
 
 
 @pytest.mark.parametrize("host", [False, True])
-def test_a_fit_begins_with_a_warm_up(host):
+def test_a_fit_starts_with_a_warm_up(host):
     """Modes that L-BFGS runs from the middle would find too, with their weights; also without gradients."""
     both = Mixture.full([0.25, 0.75], [[-5.0, 0], [5, 0]], [np.eye(2), np.eye(2)])
 

@@ -97,7 +97,7 @@ def test_numbers_of_a_function():
     ],
     ids=["a loop", "the host", "one point after another"],
 )
-def test_work_that_nobody_knows(fn):
+def test_work_that_is_unknown(fn):
     assert counted(fn) == np.inf
 
 

@@ -38,7 +38,7 @@ def test_absent_rows_are_not_computed():
     assert visited == [4]
 
 
-def test_members_that_run_together_agree_on_the_number_of_blocks():
+def test_elements_of_a_batch_agree_on_the_number_of_blocks():
     present = jnp.asarray([[True] * 1 + [False] * 7, [True] * 6 + [False] * 2])
     x = jnp.arange(16.0).reshape(2, 8)
     got = jax.vmap(lambda x, p: map_components(lambda a: 2 * a, (x,), p, 2))(x, present)

@@ -105,7 +105,7 @@ def test_double_precision_survives_loops_branches_and_vmap_without_x64(inside, b
 
 
 @pytest.mark.parametrize("form", ["quadratic", "circular", "stacked"])
-def test_log_density_is_differentiable_in_everything_both_ways(form):
+def test_log_density_is_differentiable_in_everything_forwards_and_backwards(form):
     g = gaussians(jnp.float64, condition=10.0, offset=1.0, K=2, D=3)
     x = samples(g, 1)
 

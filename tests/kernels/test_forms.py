@@ -447,7 +447,7 @@ def test_several_devices_divide_the_components_of_the_native_trust_region() -> N
 
 
 def big(K: int, D: int, diagonal: bool = False) -> Any:
-    """Gaussians of this size; their numbers are never looked at."""
+    """Gaussians of this size; their numbers are never read."""
     return random_mixture(0, K, D, diagonal=diagonal).components
 
 

@@ -61,7 +61,7 @@ def test_what_is_kept_is_exact_and_what_is_not_is_far_below(spread: Spread) -> N
 
 @native_only
 @pytest.mark.parametrize("near", ["right", "another", "nonsense"])
-def test_sums_keep_their_digits_whatever_the_hint(spread: Spread, near: str) -> None:
+def test_sums_keep_their_precision_whatever_the_hint(spread: Spread, near: str) -> None:
     hints = {"right": spread.source, "another": (spread.source + 1) % 12, "nonsense": spread.source * 7 - 30}
     log_z = jnp.asarray(background(spread, spread.exact), spread.samples.dtype)
     got = spread(hints[near], log_background=log_z)

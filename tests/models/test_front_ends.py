@@ -103,7 +103,7 @@ def test_a_broken_entry_point_gives_one_warning_that_names_it(packages):
     assert "'function' (table_model:Table) cannot be used: TypeError: table_model:Table is not" in told[1]
 
 
-def test_nobody_asks_for_entry_points_at_import(tmp_path):
+def test_entry_points_are_not_loaded_at_import(tmp_path):
     import subprocess
     import sys
 

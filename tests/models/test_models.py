@@ -89,7 +89,7 @@ def test_positions_that_make_no_sense(arguments, words):
         natmix.fit(lambda p: 0.0, **arguments)
 
 
-def test_names_with_bounds_stand_for_numbers():
+def test_bounds_by_name_are_those_by_number():
     found = as_model(
         lambda p: -p["rate"] - p["share"], None, None, None, None, {"rate": (0, None), "share": (0, 1)}
     )

@@ -1,4 +1,4 @@
-"""432 names, both ways."""
+"""432 names, from letters to options and back."""
 
 import itertools
 

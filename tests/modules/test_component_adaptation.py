@@ -210,7 +210,7 @@ def test_a_useless_component_goes_once_the_window_is_full(del_iters):
     assert gone[window - 1].tolist() == [False, True]
 
 
-def test_rewards_far_from_zero_keep_their_digits():
+def test_rewards_far_from_zero_keep_their_precision():
     """The same histories a million nats lower, in float32."""
     n = 60
     for bad, goes in ((-400 * 0.9 ** np.arange(n) - 20, False), (np.full(n, -40.0), True)):

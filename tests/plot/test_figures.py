@@ -92,7 +92,7 @@ def test_the_grid_is_normalised_whatever_the_target():
     np.testing.assert_allclose(on_grid(outside_jax, BOUNDS, 12).log_density, coarse, atol=1e-4)
 
 
-def test_contours_enclose_the_masses_they_stand_for():
+def test_contours_enclose_their_masses():
     grid = on_grid(MIXTURE, BOUNDS, 300)
     levels = mass_levels(grid)
     assert (np.diff(levels) > 0).all()

@@ -1,4 +1,4 @@
-"""Every way to give a target means the same density, and is called exactly as often as it says."""
+"""A target given in any form means the same density, and is called exactly as often as it says."""
 
 import dataclasses
 import functools
@@ -85,7 +85,7 @@ class Unhashable:
 
 
 class NoSignature:
-    """Like a function of a C extension: nobody can say what arguments it takes."""
+    """Like a function of a C extension: its arguments are unknown."""
 
     __signature__ = "none"
 

@@ -69,9 +69,9 @@ def test_the_legend_leaves_out_what_is_gone_and_says_so():
     assert legend.get_title().get_text() == "weight at the end, 0.05% or more"
 
 
-def test_weights_of_one_look_and_of_none():
+def test_weights_of_one_evaluation_and_of_none():
     _, ax = plt.subplots()
-    assert plot_component_weights(history(looks=1), ax=ax) is ax
+    assert plot_component_weights(history(evaluations=1), ax=ax) is ax
     assert ax.collections[0].get_paths()[0].get_extents().width > 0
     with pytest.raises(ValueError, match="empty"):
         plot_component_weights(WeightHistory.from_rows([]))

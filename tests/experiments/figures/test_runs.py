@@ -161,7 +161,7 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
     for seed in seeds:
         folder = path / f"seed-{seed}"
         folder.mkdir()
-        looks = [
+        evaluations = [
             {
                 "seconds": t,
                 "compile_seconds": 0.5,
@@ -171,7 +171,9 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
             }
             for t in range(1, 9)
         ]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
+        (folder / "metrics.jsonl").write_text(
+            "".join(json.dumps(evaluation) + "\n" for evaluation in evaluations)
+        )
         np.savez(folder / "trace.npz", **events())
         np.savez(folder / "weights.npz", **history(20).arrays())
         if finished:

@@ -224,7 +224,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_as_if_never_stopped(kind, whole, tmp_p
 
 
 class Killed(BaseException):
-    """Nobody catches it, like a signal that nobody can."""
+    """Not caught anywhere, like a signal that cannot be caught."""
 
 
 def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_path, small_chunks, monkeypatch):
@@ -254,7 +254,7 @@ def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_pat
     assert_same_as_whole(out, whole)
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(whole, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_anew(whole, tmp_path):
     out = tmp_path / "run"
 
     def kill(snapshot):
@@ -342,7 +342,7 @@ def test_an_impossible_folder_is_refused_before_any_work(tmp_path):
     (tmp_path / "file").write_text("")
 
     def load(seed):
-        raise AssertionError("work was begun")
+        raise AssertionError("work was started")
 
     with pytest.raises(OSError, match="Not a directory"):
         execute(tmp_path / "file" / "run", load=load)

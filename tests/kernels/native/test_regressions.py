@@ -40,12 +40,12 @@ def test_like_the_dense_regression(size, self_normalised):
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_loops_are_what_is_tested(own):
+def test_native_kernels_are_what_is_tested(own):
     mixture, batch = case()
     assert (choose(NATIVE, mixture.components, len(batch.x), own) == "native") is not own
 
 
-def test_own_samples_go_another_way():
+def test_own_samples_only_have_another_form():
     mixture, batch = case()
     check(estimate(mixture, batch, own_samples_only=True), regression(mixture, batch, own=True))
 
@@ -147,7 +147,7 @@ def test_a_batch_at_once():
 
 
 @pytest.mark.parametrize("size", [(2, 10, 3000), (40, 5, 90)])
-def test_single_precision_is_as_good_as_without_loops(size):
+def test_single_precision_is_as_good_as_without_native_kernels(size):
     K, D, n = size
     mixture, batch = case(spread=1.0, K=K, D=D, n=n, dtype=np.float32)
     expected = regression(mixture, batch, ridge=1e-5)

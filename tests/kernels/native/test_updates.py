@@ -190,7 +190,7 @@ def test_components_too_narrow_for_their_type_stay_unless_they_become_wider() ->
     np.testing.assert_array_equal(new.mean[~ok], case.gaussians.mean[~ok])
 
 
-def test_what_lies_above_the_diagonal_is_not_looked_at() -> None:
+def test_what_lies_above_the_diagonal_is_not_read() -> None:
     case = Case(3, 21)
     clean, _ = case()
     above = jnp.triu(jnp.full((21, 21), jnp.nan), 1)
