@@ -8,7 +8,7 @@ from natmix.experiments.tables.summary import summarise
 
 
 def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compiling=None):
-    """A directory with the paper's hyperparameters; seeds: number -> [(seconds, -ELBO), ...] of its evaluations.
+    """A directory with the paper's hyperparameters; seeds: number -> evaluations (seconds, -ELBO).
 
     ``compiling`` has the seconds that each seed spent compiling before the first evaluation, 0.5 if left out.
     """
