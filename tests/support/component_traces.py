@@ -10,7 +10,9 @@ def history(components=300, evaluations=40, seed=0):
     rng = np.random.default_rng(seed)
     born = np.sort(rng.integers(0, evaluations, components))
     born[0] = 0
-    dies = np.where(rng.random(components) < 0.3, born + rng.integers(1, evaluations + 1, components), evaluations)
+    dies = np.where(
+        rng.random(components) < 0.3, born + rng.integers(1, evaluations + 1, components), evaluations
+    )
     dies[0] = evaluations
     size = rng.gamma(1.0, 1.0, components)
     size[0] = 0.5 * size.sum()

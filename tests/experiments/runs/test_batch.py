@@ -5,6 +5,8 @@ import time
 import numpy as np
 import pytest
 from plans import GPU
+from run_command import assert_one_sentence, natmix
+from small_runs import EventWatcher
 from tiny_problem import SMALL, tiny
 
 from natmix.engine.batch_runner import BatchRunner
@@ -14,8 +16,6 @@ from natmix.experiments.runs import batch_choice as choice
 from natmix.experiments.runs.final import FinalRecorder
 from natmix.experiments.runs.seed import Seed
 from natmix.kernels.plan import using
-from tests.cli.test_run import assert_one_sentence, natmix
-from tests.experiments.runs.test_execution import EventWatcher
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
