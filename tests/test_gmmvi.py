@@ -204,7 +204,7 @@ def growing(monkeypatch, forgetful):
     """Of a run that grows: its end, slots after every chunk, how often the host asked about a state."""
     asked = []
     outlook = chunk_runner._outlook
-    monkeypatch.setattr(chunk_runner, "_outlook", lambda *a: asked.append(1) or outlook(*a))
+    monkeypatch.setattr(chunk_runner, "_outlook", lambda *a: asked.append(1) or outlook(*a))  # type: ignore[func-returns-value]
     (runner, state), rows = about_to_grow(), []
     while int(state.iteration) < 30:
         if forgetful:

@@ -49,7 +49,7 @@ def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
         for node in tree.orelse:
             yield from imports(node, module, is_package)
     else:
-        for node in ast.iter_child_nodes(tree):
+        for node in ast.iter_child_nodes(tree):  # type: ignore[assignment]
             yield from imports(node, module, is_package)
 
 

@@ -133,6 +133,6 @@ def test_bad_input_gets_a_sentence(arguments, words):
 
 def test_a_simulator_that_returns_something_else_gets_a_sentence():
     with pytest.raises(ValueError, match="must return a pair"):
-        simulation_check(log_density, simulate=lambda key: jnp.zeros(2))
+        simulation_check(log_density, simulate=lambda key: jnp.zeros(2))  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="Give a NumPyro or PyMC model"):
         simulation_check(3)

@@ -1,6 +1,7 @@
 """Data simulated from NumPyro and PyMC models and from functions, with real fits."""
 
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from natmix.calibration import simulation_check
 numpyro = pytest.importorskip("numpyro")
 dist = numpyro.distributions
 
-CALLS = []
+CALLS: list[Any] = []
 
 
 def model(y=None):

@@ -171,7 +171,7 @@ def test_states_have_their_samples_when_they_are_asked_for_and_until_the_group_g
         )
         whole = result.full_state()
         assert result.state.sample_selector is None
-        assert jax.tree.structure(whole) == jax.tree.structure(alone.state)
+        assert jax.tree.structure(whole) == jax.tree.structure(alone.state)  # type: ignore[operator]
         for a, b in zip(*map(jax.tree.leaves, (whole, alone.state)), strict=True):
             if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
                 a, b = jax.random.key_data(a), jax.random.key_data(b)

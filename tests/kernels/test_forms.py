@@ -145,7 +145,7 @@ def run_regressions(c: Case, form: Any) -> Any:
 
 def want_regressions(c: Case) -> Any:
     rows = np.flatnonzero(c.present)
-    present = Mixture(c.mixture.log_weights[rows], c.g.take(rows))
+    present = Mixture(c.mixture.log_weights[rows], c.g.take(rows))  # type: ignore[arg-type]
     batch = type(c.batch)(**{**vars(c.batch), "log_components": c.batch.log_components[:, rows]})
     return regression(present, batch)
 
@@ -359,7 +359,7 @@ def test_the_longest_step_within_the_bound(form: str, dtype: type) -> None:
         new, ok = trust_region.native_step(g, curvature, gradient, bounds, jnp.ones(K, bool), T, 0.03)
         moved = g.with_factors(new)
     else:
-        step = trust_region.whitened_step(form, g, curvature, gradient, bounds, T)
+        step = trust_region.whitened_step(form, g, curvature, gradient, bounds, T)  # type: ignore[arg-type]
         moved, ok = g.moved(step.factor, step.shift), step.ok
     assert np.all(ok)
     kl = gaussian_kl(moved, g)
@@ -373,7 +373,7 @@ def test_the_longest_step_within_the_bound(form: str, dtype: type) -> None:
             moved.covariance()[k], L @ np.linalg.inv(np.eye(D) + A[k]) @ L.T, rtol=1e-3, atol=1e-4
         )
     # The direction is that of Eq. 4 for one eta: L^-1 (S'^-1 - S^-1) L^-T is A / eta.
-    for k in range(K):
+    for k in range(K):  # type: ignore[assignment]
         L = np.asarray(g.scale_tril[k], float)
         change = L.T @ np.linalg.inv(np.asarray(moved.covariance()[k], float)) @ L - np.eye(D)
         eta = np.sum(A[k] ** 2) / np.sum(change * A[k])
@@ -394,7 +394,7 @@ def test_what_relevant_log_densities_leave_out_is_negligible() -> None:
                     c.mixture.log_weights,
                     c.source,
                     log_drawn=jnp.full(K, -np.log(K), dtype),
-                    form=form,
+                    form=form,  # type: ignore[arg-type]
                 )
             )
             kept = np.isfinite(found) & np.asarray(c.present)

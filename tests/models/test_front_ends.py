@@ -1,6 +1,7 @@
 """A front end in one file (tests/support/table_model.py) is found by `fit`: registered, or by entry point."""
 
 from importlib import metadata
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +26,7 @@ from natmix.models.front_ends import GROUP, installed
 
 KNOTS = np.linspace(-1.0, 3.0, 41)
 TABLE = Table(KNOTS, -0.5 * ((KNOTS - 1.5) / 0.4) ** 2 + 7.0)
-LEAST = {"max_iterations": 60, "elbo_samples": 500, "progress": False}
+LEAST: dict[str, Any] = {"max_iterations": 60, "elbo_samples": 500, "progress": False}
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Evaluations of a target are counted exactly, and never more than allowed."""
 
 import logging
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +49,7 @@ class Counted:
         return HostTarget(dim=D, fn=self.value, gradient=self.gradient, batched=self.batched, **kind)
 
 
-FEW = {
+FEW: dict[str, Any] = {
     "sample_selector": {"desired_samples": 20},
     "component_adaptation": {"add_iters": 3, "prior_candidates": 7},
 }
@@ -58,7 +59,7 @@ FEW = {
 @pytest.mark.parametrize("batched", [False, True])
 def test_host_evaluations_are_counted_exactly(batched, reuse):
     counted = Counted(batched)
-    few = {**FEW, "sample_selector": {"desired_samples": 20, "reuse_ratio": reuse}}
+    few: dict[str, Any] = {**FEW, "sample_selector": {"desired_samples": 20, "reuse_ratio": reuse}}
     result = natmix.fit(counted.target(batch_size=6), max_iterations=8, algorithm="samtron", **few)
     c = result.counts
     assert counted.values == c.evaluations == c.training_evaluations + c.elbo_evaluations

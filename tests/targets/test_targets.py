@@ -162,7 +162,7 @@ def test_executors(pool, batch_size):
             {"fn": numpy_batch_both, "returns_gradient": True, "batched": True},
         ]
         for kind in kinds:
-            target = HostTarget(dim=D, executor=executor, batch_size=batch_size, **kind)
+            target = HostTarget(dim=D, executor=executor, batch_size=batch_size, **kind)  # type: ignore[arg-type]
             check(target, True)
             check(target, False)
 
@@ -288,8 +288,8 @@ def test_contradictions():
         HostTarget(dim=D, fn=numpy_both, returns_gradient=True, gradient=numpy_gradient)
     for size in (0, -3, 2.5, True):
         with pytest.raises(ValueError, match="batch_size"):
-            HostTarget(dim=D, fn=numpy_point, batch_size=size)
+            HostTarget(dim=D, fn=numpy_point, batch_size=size)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="batch_size"):
-            JaxTarget(dim=D, fn=jax_point, batch_size=size)
+            JaxTarget(dim=D, fn=jax_point, batch_size=size)  # type: ignore[arg-type]
     with pytest.raises(TargetError, match="must be a JAX function"):
         natmix.fit(lambda key, x: np.asarray(x).sum(), dim=2)

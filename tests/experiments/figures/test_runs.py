@@ -76,7 +76,7 @@ def test_the_heaviest_of_a_family_is_drawn_thick_and_goals_are_marked(arm):
     expected = hand(np.asarray(arm.means)[[1, 2, 3]])  # lightest first, the heaviest on top
     np.testing.assert_allclose(ends, expected, atol=1e-6)
     np.testing.assert_allclose(hand(arm.means)[:3], [[7, 0], [7, 0], [0, 7]], atol=1e-5)
-    rings = [c for c in ax.collections if len(c.get_offsets()) == 4 and len(c.get_edgecolor())]
+    rings = [c for c in ax.collections if len(c.get_offsets()) == 4 and len(c.get_edgecolor())]  # type: ignore[arg-type]
     assert any(np.allclose(c.get_edgecolor()[0], to_rgba(KNOWN)) for c in rings)
     np.testing.assert_array_equal(rings[-1].get_offsets(), GOALS[4])
     labels = [t.get_text() for t in ax.get_legend().get_texts()]

@@ -59,7 +59,7 @@ def test_with_a_sampler_everything_is_there():
     assert set(values) == FROM_MIXTURE | FROM_TARGET | {"own", "other"}
     assert values.missing == {}
     assert all(type(v) is float and np.isfinite(v) for v in values.values())
-    assert not jnp.array_equal(*map(jax.random.key_data, seen))
+    assert not jnp.array_equal(*map(jax.random.key_data, seen))  # type: ignore[arg-type]
     # The target is normalised: both bounds hold, and log Z is zero.
     assert -values["neg_elbo"] < 0 < values["eubo"]
     assert abs(values["log_evidence"]) < 4 * values["log_evidence_se"]

@@ -90,7 +90,7 @@ def test_a_limit_of_time_ends_a_batch_at_once(tmp_path, monkeypatch):
     """However long it took to start one seed, or to finish another."""
     fresh, finished, compiled = Seed._fresh, FinalRecorder.finished, BatchRunner._compiled
     programs = []
-    monkeypatch.setattr(Seed, "_fresh", lambda *arguments: (time.sleep(0.2), fresh(*arguments))[1])
+    monkeypatch.setattr(Seed, "_fresh", lambda *arguments: (time.sleep(0.2), fresh(*arguments))[1])  # type: ignore[func-returns-value]
 
     def slowly_finished(self, run):
         with run.clock.pause():

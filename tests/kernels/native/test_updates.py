@@ -208,7 +208,7 @@ def test_the_updater_uses_them() -> None:
     present = jnp.arange(6) != 2
 
     def update() -> tuple[FullGaussians, jax.Array]:
-        return TrustRegionComponentUpdater().update(
+        return TrustRegionComponentUpdater().update(  # type: ignore[return-value]
             case.gaussians, ng, case.bound, jnp.ones(6, int), case.temperature, present
         )
 
