@@ -1,12 +1,13 @@
 """Blocks of samples and of components: those that are real are handled, whatever their number and place."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from plans import GPU, XLA
 
-from natmix.kernels import blocks
 from natmix.kernels.blocks import components_at_once, map_blocks, map_components, skipping, sum_blocks
 from natmix.kernels.plan import using
 
@@ -45,11 +46,10 @@ def test_elements_of_a_batch_agree_on_the_number_of_blocks():
     np.testing.assert_array_equal(got, np.where(present, 2 * x, 0))
 
 
-def test_accelerators_take_as_many_components_at_once_as_fit(monkeypatch):
+def test_accelerators_take_as_many_components_at_once_as_fit():
     with using(XLA):
         assert components_at_once(100, on_cpu=8) == 8
-    monkeypatch.setattr(blocks, "_ACCELERATOR_ELEMENTS", (1000, 1000))
-    with using(GPU):
+    with using(dataclasses.replace(GPU, block_elements=1000)):
         assert components_at_once(100, on_cpu=8) == 10
         assert components_at_once(10_000, on_cpu=8) == 1
 

@@ -95,7 +95,7 @@ def test_z_never_asks_for_gradients():
     counted = Counted(gradient=False)
     natmix.fit(counted.target(), max_iterations=3, algorithm="zamtron", **FEW)
     assert counted.gradients == 0
-    with pytest.raises(TargetError, match="nobody may ask"):
+    with pytest.raises(TargetError, match="no gradient may be asked for"):
         natmix.fit(counted.target(), max_iterations=3, **FEW)
 
 

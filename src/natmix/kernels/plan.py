@@ -43,6 +43,7 @@ class Plan:
         memory: bytes of an accelerator's memory, 0 where JAX does not say.
         cores: that this process may use on the host.
         mesh: several devices that components and samples are divided among, or None.
+        block_elements: numbers in a block of samples or components; by the device if None.
     """
 
     platform: str = "cpu"
@@ -51,6 +52,7 @@ class Plan:
     memory: int = 0
     cores: int = 1
     mesh: Mesh | None = None
+    block_elements: int | None = None
 
     @classmethod
     def detect(cls, device: jax.Device | None = None, mesh: Mesh | None = None) -> "Plan":
