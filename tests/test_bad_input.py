@@ -1,6 +1,7 @@
 """Bad input gets one clear sentence before any long work; bad values never reach the mixture."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,7 +18,7 @@ from natmix.targets import AbstractTarget
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "sample_selector": {"desired_samples": 60},
     "component_adaptation": {
         "max_components": 8,
@@ -173,7 +174,10 @@ def test_raising_in_the_middle_keeps_what_was_reached(at):
             raise OSError("disk full")
         return host_normal(x)
 
-    limit = {"max_iterations": 5, "elbo_samples": 100}  # the second case fails in the final ELBO
+    limit: dict[str, Any] = {
+        "max_iterations": 5,
+        "elbo_samples": 100,
+    }  # the second case fails in the final ELBO
     with pytest.raises(TargetError, match="OSError: disk full") as error:
         natmix.fit(HostTarget(dim=2, fn=target), algorithm="zamtron", init_scale=3.0, **limit, **SMALL)
     result = error.value.result
@@ -296,7 +300,7 @@ def test_densities_of_zero(algorithm):
     """The fit concentrates where the density is positive, and says how much of it is not."""
     for edge, most, log_z in ((1.0, 0.05, 2 * np.log(2)), (np.inf, 0.02, np.log(np.pi))):
         target = jax.tree_util.Partial(bounded, jnp.asarray(edge))
-        settings = {**SMALL, "sample_selector": {"desired_samples": 150}}
+        settings: dict[str, Any] = {**SMALL, "sample_selector": {"desired_samples": 150}}
         result = natmix.fit(
             target,
             dim=2,

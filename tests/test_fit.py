@@ -1,6 +1,7 @@
 """`fit` from end to end: reproducible, complete in what it reports, and compiled once."""
 
 import json
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ TRUE = Mixture.full(
     np.array([[-2.0, 0.0], [2.0, 1.0]]),
     np.array([[[0.5, 0.2], [0.2, 0.4]], [[0.3, 0.0], [0.0, 0.8]]]),
 )
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "sample_selector": {"desired_samples": 50},
     "component_adaptation": {
         "max_components": 8,
@@ -68,7 +69,7 @@ def test_the_elbo_agrees_with_the_trajectory(result):
 
 def test_the_trajectory_is_complete(result):
     n = result.counts.iterations
-    names = set(Info.__dataclass_fields__) | {"seconds", "total_evaluations", "objective"}
+    names: dict[str, Any] = set(Info.__dataclass_fields__) | {"seconds", "total_evaluations", "objective"}  # type: ignore[assignment]
     assert set(result.trajectory) == names
     for name in names:
         assert result.trajectory[name].shape == (n,), name
@@ -94,7 +95,7 @@ def test_counts_and_timings_add_up(result):
 
 
 def test_settings_are_complete_and_plain(result):
-    s = json.loads(json.dumps(result.settings))
+    s: dict[str, Any] = json.loads(json.dumps(result.settings))
     assert s["seed"] == 3
     assert s["dim"] == 2
     assert s["init_mean"] == 0.0
@@ -104,7 +105,9 @@ def test_settings_are_complete_and_plain(result):
     assert s["algorithm"]["codename"] == "SAMTRON"
     assert s["algorithm"]["sample_selector"]["desired_samples"] == 50
     # They are enough to run it again.
-    modules = {m: {k: v for k, v in s["algorithm"][m].items() if k != "option"} for m in natmix.MODULES}
+    modules: dict[str, Any] = {
+        m: {k: v for k, v in s["algorithm"][m].items() if k != "option"} for m in natmix.MODULES
+    }
     names = (
         "seed",
         "dim",
@@ -185,7 +188,7 @@ def test_another_fit_compiles_nothing(result, traces):
 
 @pytest.mark.slow
 def test_growth_compiles_with_the_logarithm(traces):
-    options = {
+    options: dict[str, Any] = {
         **OPTIONS,
         "sample_selector": {"desired_samples": 10},
         "component_adaptation": {
@@ -208,8 +211,8 @@ def test_growth_compiles_with_the_logarithm(traces):
 # Ways to start ----------------------------------------------------------------------------------
 
 
-def test_ways_to_say_the_same_start(result):
-    options = {k: v for k, v in OPTIONS.items() if k != "init_scale"}
+def test_arguments_that_give_the_same_start(result):
+    options: dict[str, Any] = {k: v for k, v in OPTIONS.items() if k != "init_scale"}
     half = 3 * np.sqrt(3)
     ways = [
         {"init_scale": 3.0},
@@ -219,7 +222,7 @@ def test_ways_to_say_the_same_start(result):
         {"box": (-half, [half, half])},
         {"init_mixture": Mixture.full([1.0], np.zeros((1, 2)), 9 * np.eye(2)[None])},
     ]
-    fits = [natmix.fit(target, dim=2, max_iterations=20, **way, **options) for way in ways]
+    fits = [natmix.fit(target, dim=2, max_iterations=20, **way, **options) for way in ways]  # type: ignore[arg-type]
     for other in fits[1:]:
         np.testing.assert_allclose(other.mixture.means, fits[0].mixture.means, rtol=1e-6, atol=1e-8)
 
@@ -303,7 +306,7 @@ def test_negligible_components_are_left_out():
     assert np.isfinite(np.asarray(kept.means)).all()
 
 
-def test_the_last_mixture_gives_way_to_a_better_one(monkeypatch, result):
+def test_the_best_mixture_replaces_a_worse_last_one(monkeypatch, result):
     """If the end of a run is worse than its middle, the middle is returned and the result says so."""
     monkeypatch.setattr(BestMixture, "beats_last", lambda self, tolerance: True)
     other = natmix.fit(target, dim=2, seed=3, max_iterations=300, **OPTIONS)

@@ -201,10 +201,10 @@ def test_traces_grow_with_the_logarithm_of_the_components(monkeypatch):
 
 
 def growing(monkeypatch, forgetful):
-    """Of a run that grows: its end, rows after every chunk, how often the host asked about a state."""
+    """Of a run that grows: its end, slots after every chunk, how often the host asked about a state."""
     asked = []
     outlook = chunk_runner._outlook
-    monkeypatch.setattr(chunk_runner, "_outlook", lambda *a: asked.append(1) or outlook(*a))
+    monkeypatch.setattr(chunk_runner, "_outlook", lambda *a: asked.append(1) or outlook(*a))  # type: ignore[func-returns-value]
     (runner, state), rows = about_to_grow(), []
     while int(state.iteration) < 30:
         if forgetful:
@@ -224,7 +224,7 @@ def test_what_a_runner_knows_of_its_last_state_changes_nothing(monkeypatch):
     assert often == len(rows)
 
 
-def test_a_state_that_was_changed_is_looked_at_anew():
+def test_a_state_that_was_changed_is_read_again():
     algo = GMMVI.from_codename("SAMYFUX", component_adaptation={"add_iters": 30})
     runner = ChunkRunner(algo, mixture_target(TARGET), 20)
     state = algo.init(0, start(K=1), capacity=4)
@@ -236,7 +236,7 @@ def test_a_state_that_was_changed_is_looked_at_anew():
 
 
 def test_vmap_in_single_precision_without_x64():
-    """The sums in double precision within must not get in the way."""
+    """The sums in double precision within must not interfere."""
     target = mixture_target(random_mixture(12, 3, 2, spread=3.0, dtype=np.float32))
     algo = algorithm("SAMTRON")
     with jax.enable_x64(False):

@@ -101,7 +101,7 @@ def test_readmes_examples_work_in_a_fresh_process():
 
 
 def test_importing_natmix_imports_no_more_than_it_needs():
-    """Seconds of everybody's time: what only some commands, figures or models need comes with them."""
+    """Start-up time: what only some commands, figures or models need comes with them."""
     loaded = set(fresh("import natmix, sys; print(*sys.modules)").split())
     optional = {
         *("arviz", "blackjax", "click", "httpstan", "IPython", "matplotlib", "numpyro", "optax", "pandas"),

@@ -12,20 +12,24 @@ from natmix import Mixture
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.kernels.importance_weights import effective_sample_size
 from natmix.modules.component_adaptation.vips import best_candidate
-from natmix.modules.component_stepsizes import Adaptive, Decaying
-from natmix.modules.component_stepsizes import Fixed as FixedComponents
+from natmix.modules.component_stepsizes import (
+    AdaptiveComponentStepsize,
+    DecayingComponentStepsize,
+    FixedComponentStepsize,
+)
 from natmix.modules.component_stepsizes.base import Rewards
-from natmix.modules.component_updaters import Direct, Iblr, TrustRegion
+from natmix.modules.component_updaters import DirectComponentUpdater, Iblr, TrustRegionComponentUpdater
 from natmix.modules.expectations import expected_log_ratios
 from natmix.modules.ng_estimators import More, Stein
 from natmix.modules.per_component import PerComponent
 from natmix.modules.records import Draws, NaturalGradient
 from natmix.modules.sample_selectors.reuse import Ring, RingUpdate
-from natmix.modules.weight_stepsizes import Adaptive as AdaptiveWeight
-from natmix.modules.weight_stepsizes import Decaying as DecayingWeight
-from natmix.modules.weight_stepsizes import Fixed as FixedWeight
-from natmix.modules.weight_updaters import Direct as DirectWeights
-from natmix.modules.weight_updaters import TrustRegion as TrustRegionWeights
+from natmix.modules.weight_stepsizes import (
+    AdaptiveWeightStepsize,
+    DecayingWeightStepsize,
+    FixedWeightStepsize,
+)
+from natmix.modules.weight_updaters import DirectWeightUpdater, TrustRegionWeightUpdater
 from tests.modules.test_component_adaptation import replay
 
 V = dict(np.load(Path(__file__).parent / "reference" / "vectors.npz"))
@@ -68,7 +72,7 @@ def test_natural_gradients(name, setting):
     flags = {"self_normalised": weights != "std", "own_samples_only": weights == "own"}
     option = Stein(**flags) if kind == "S" else More(**flags)
     T = jnp.asarray(2.0 if setting.endswith("T2") else 1.0)
-    ng = option.estimate(option.init(mixture), mixture, batch, T, PENALTY)
+    ng = option.estimate(option.init(mixture), mixture, batch, T, PENALTY)  # type: ignore[arg-type]
     G = mixture.components.unpull_curvature(ng.curvature)
     close(G, V[f"est.{name}.{setting}.G"], 5e-5)
     close(mixture.components.unpull(ng.gradient), V[f"est.{name}.{setting}.g"], 5e-5)
@@ -100,8 +104,8 @@ def natural_gradient(mixture, name, setting):
 
 
 DIRECT_SETTINGS = [
-    ("I", Direct(), 1),
-    ("I.fail", Direct(), 1),
+    ("I", DirectComponentUpdater(), 1),
+    ("I.fail", DirectComponentUpdater(), 1),
     ("Y.first", Iblr(), 0),
     ("Y.later", Iblr(), 1),
     ("Y.later.bad", Iblr(), 1),
@@ -149,14 +153,16 @@ def test_trust_region_updates(name, setting):
     ng = natural_gradient(mixture, name, setting)
     eta = jnp.asarray(V[f"upd.{name}.{setting}.eta"], jnp.float64)
     good = V[f"upd.{name}.{setting}.success"].astype(bool)
-    at_eta, ok = Direct().update(gaussians, ng, 1 / jnp.where(eta > 0, eta, 1), jnp.ones(K, int), ONE)
+    at_eta, ok = DirectComponentUpdater().update(
+        gaussians, ng, 1 / jnp.where(eta > 0, eta, 1), jnp.ones(K, int), ONE
+    )
     assert bool(jnp.all(ok[good]))
     accuracy = 2e-3 if setting == "T.large" else 1e-4
     close(at_eta.mean[good], V[f"upd.{name}.{setting}.means"][good], accuracy)
     close(at_eta.covariance()[good], V[f"upd.{name}.{setting}.covs"][good], accuracy)
     bound = jnp.asarray(V[f"upd.{name}.{setting}.stepsizes"], jnp.float64)
     T = 2.0 if setting.endswith("T2") else 1.0
-    ours, ok = TrustRegion().update(gaussians, ng, bound, jnp.ones(K, int), jnp.asarray(T))
+    ours, ok = TrustRegionComponentUpdater().update(gaussians, ng, bound, jnp.ones(K, int), jnp.asarray(T))
     assert bool(jnp.all(ok))
     make = FullGaussians.from_covariance
     from helpers import gaussian_kl
@@ -187,10 +193,10 @@ def test_weights(name, setting):
     close(T * mixture.log_weights + E, V[f"{prefix}.rewards"], 5e-5)
     stepsize = jnp.asarray(V[f"{prefix}.stepsize"], jnp.float64)
     if setting.startswith("U"):
-        new = DirectWeights().update(mixture.log_weights, E, stepsize, T)
+        new = DirectWeightUpdater().update(mixture.log_weights, E, stepsize, T)
         close(jnp.exp(new), V[f"{prefix}.weights"], 5e-5)
         return
-    new = np.exp(np.asarray(TrustRegionWeights().update(mixture.log_weights, E, stepsize, T)))
+    new = np.exp(np.asarray(TrustRegionWeightUpdater().update(mixture.log_weights, E, stepsize, T)))
     old = np.asarray(mixture.weights)
     kl = np.sum(new * (np.log(new) - np.log(old)))
     assert kl <= 1.001 * float(stepsize)
@@ -207,15 +213,15 @@ def test_weights(name, setting):
 
 def test_weight_floor():
     old = jnp.asarray(V["wgt.floor.old_weights"], jnp.float64)
-    new = DirectWeights().update(jnp.log(old), jnp.asarray(V["wgt.floor.E"], jnp.float64), ONE, ONE)
+    new = DirectWeightUpdater().update(jnp.log(old), jnp.asarray(V["wgt.floor.E"], jnp.float64), ONE, ONE)
     np.testing.assert_allclose(new, V["wgt.floor.log_weights"], atol=0.01)  # gmmvi rounds the floor to -69.07
 
 
 def test_fixed_stepsizes():
     rewards = Rewards(jnp.zeros(3), jnp.ones(3, int))
-    got = FixedComponents(stepsize=float(V["step.F"][0])).update(None, rewards, jnp.ones(3, int))[1]
+    got = FixedComponentStepsize(stepsize=float(V["step.F"][0])).update(None, rewards, jnp.ones(3, int))[1]  # type: ignore[arg-type]
     np.testing.assert_allclose(got, V["step.F"], rtol=1e-6)
-    _, step = FixedWeight(stepsize=float(V["step.X"][0])).update(None, ONE, jnp.asarray(3))
+    _, step = FixedWeightStepsize(stepsize=float(V["step.X"][0])).update(None, ONE, jnp.asarray(3))  # type: ignore[arg-type]
     np.testing.assert_allclose(V["step.X"], float(step), rtol=1e-6)
 
 
@@ -234,7 +240,7 @@ def test_new_components():
 
 
 def test_decaying_stepsizes():
-    option = Decaying(stepsize=float(np.ravel(V["step.D.initial"])[0]), exponent=0.55)
+    option = DecayingComponentStepsize(stepsize=float(np.ravel(V["step.D.initial"])[0]), exponent=0.55)  # type: ignore[arg-type]
     counts = V["step.D.counts"]
     for row, want in zip(counts, V["step.D.stepsizes"], strict=True):
         rewards = Rewards(jnp.zeros(len(row)), jnp.ones(len(row), int))
@@ -244,8 +250,8 @@ def test_decaying_stepsizes():
         else:
             scale = np.ravel(V["step.D.initial"]) / np.ravel(V["step.D.initial"])[0]
             np.testing.assert_allclose(got * scale, want, rtol=1e-5)
-    weights = DecayingWeight(stepsize=float(V["step.G.initial"]), exponent=0.55)
-    got = [float(weights.update(None, ONE, jnp.asarray(n))[1]) for n in range(len(V["step.G.stepsizes"]))]
+    weights = DecayingWeightStepsize(stepsize=float(V["step.G.initial"]), exponent=0.55)  # type: ignore[arg-type]
+    got = [float(weights.update(None, ONE, jnp.asarray(n))[1]) for n in range(len(V["step.G.stepsizes"]))]  # type: ignore[assignment]
     np.testing.assert_allclose(got, V["step.G.stepsizes"], rtol=1e-5)
 
 
@@ -254,7 +260,7 @@ def test_adaptive_component_stepsizes_from_the_second_record_on(group):
     """gmmvi also adapts before two records exist; from there on each step follows from the last."""
     low, high, up, down = (float(v) for v in V["step.limits"])
     rewards, steps = V[f"{group}.rewards"], V[f"{group}.stepsizes"]
-    option = Adaptive(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)
+    option = AdaptiveComponentStepsize(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)  # type: ignore[arg-type]
     row_type = type(option.init(case("d2k3")[0]).value)
     for i in range(2, len(rewards) + 1):
         state = PerComponent(
@@ -268,7 +274,7 @@ def test_adaptive_component_stepsizes_from_the_second_record_on(group):
 def test_adaptive_weight_stepsizes():
     low, high, up, down = (float(v) for v in V["step.limits"])
     judged, steps = V["step.N.judged_on"], V["step.N.stepsizes"]
-    option = AdaptiveWeight(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)
+    option = AdaptiveWeightStepsize(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)  # type: ignore[arg-type]
     kind = type(option.init(case("d2k3")[0]))
     for i in range(2, len(steps)):
         state = kind(jnp.asarray(steps[i - 1]), jnp.asarray(judged[i - 1]))
@@ -352,7 +358,7 @@ def test_chosen_candidates():
 
 @pytest.mark.parametrize("del_iters", [9, 30])
 def test_deletions(del_iters):
-    """Decisions on whole histories; gmmvi does not look at the newest weight, we do."""
+    """Decisions on whole histories; gmmvi leaves out the newest weight, natmix does not."""
     group = f"del.{del_iters}"
     rewards, weights, deleted = (V[f"{group}.{k}"] for k in ("rewards", "weights", "deleted"))
     w = 2 * (del_iters // 3)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix import Mixture
-from natmix.modules.weight_updaters import Direct
+from natmix.modules.weight_updaters import DirectWeightUpdater
 
 GRID = jnp.linspace(-15, 15, 30_001)
 STEP = GRID[1] - GRID[0]
@@ -95,7 +95,9 @@ def test_weight_updates_of_both_derivations_agree():
         reward = 3 * rng.normal(size=6)
         eta = np.log(old / old[-1]) + beta * (reward - reward[-1])
         lin = np.exp(eta) / np.exp(eta).sum()
-        ours = Direct().update(jnp.log(old), jnp.asarray(reward), jnp.asarray(beta), jnp.asarray(1.0))
+        ours = DirectWeightUpdater().update(
+            jnp.log(old), jnp.asarray(reward), jnp.asarray(beta), jnp.asarray(1.0)
+        )
         np.testing.assert_allclose(jnp.exp(ours), lin, rtol=1e-12)
         # VIPS: q^(eta/(1+eta)) exp(R)^(1/(1+eta)) with R = reward + log q and beta = 1/(1+eta)
         multiplier = 1 / beta - 1

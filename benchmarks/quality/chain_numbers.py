@@ -79,7 +79,7 @@ def made(fit: Fit, folder: Path) -> Result:
             seed=fit.seed,
             max_evaluations=fit.max_evaluations,
             progress=False,
-            **scale,
+            **scale,  # type: ignore[arg-type]
             **options,
         )
         fresh.save(path)

@@ -66,16 +66,16 @@ def _gaussians(scale: float, means: list[list[float]], weights: list[float]) -> 
 def cases() -> Iterator[Case]:
     """Wrong on purpose, then fits."""
     means, weights = [[-4.0, 0, 0], [4, 1, 0]], [0.3, 0.7]
-    two = _gaussians(1.0, means, weights)
+    two = _gaussians(1.0, means, weights)  # type: ignore[arg-type]
     target = JaxTarget(two.log_prob, 3)
     for scale in (1.0, 0.95, 1.05, 1.3, 0.8, 0.5):
         yield Case(
             "two modes, exact" if scale == 1 else f"two modes, {scale:g} times as wide",
-            _gaussians(scale, means, weights),
+            _gaussians(scale, means, weights),  # type: ignore[arg-type]
             target,
             0.0,
         )
-    yield Case("two modes, wrong shares", _gaussians(1.0, means, [0.6, 0.4]), target, 0.0)
+    yield Case("two modes, wrong shares", _gaussians(1.0, means, [0.6, 0.4]), target, 0.0)  # type: ignore[arg-type]
     ten = [[0.0] * 10]
     unit = JaxTarget(_gaussians(1.0, ten, [1.0]).log_prob, 10)
     yield Case("ten dimensions, 1.4 times as wide", _gaussians(1.4, ten, [1.0]), unit, 0.0)

@@ -63,7 +63,7 @@ def compiled(size) -> str:
 
 def computations(text: str) -> dict[str, list[str]]:
     """The lines of each computation, by its name."""
-    found, name = {}, None
+    found, name = {}, None  # type: ignore[var-annotated]
     for line in text.splitlines():
         begins = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(.*{$", line)
         if begins:

@@ -50,7 +50,7 @@ def later_phase(row: Row, components: int) -> LaterPhase:
     iterations = searches * every or TIMED // 3
     for _ in range(WARM):
         state = runner.advance(state, 1, None).state
-    compiling, start, present = runner.compile_seconds, time.perf_counter(), []
+    compiling, start, present = runner.compile_seconds, time.perf_counter(), []  # type: ignore[var-annotated]
     while len(present) < iterations:
         chunk = runner.advance(state, iterations - len(present), None)
         state = jax.block_until_ready(chunk.state)

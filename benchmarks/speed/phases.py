@@ -98,7 +98,7 @@ def seconds(phase: LaterPhase) -> dict[str, float]:
         "update": (update, (state, gradient)),
         "reweigh": (reweigh, (mixture, batch)),
     }
-    return {name: seconds_per_call(quick_jit()(fn), *arguments) for name, (fn, arguments) in calls.items()}
+    return {name: seconds_per_call(quick_jit()(fn), *arguments) for name, (fn, arguments) in calls.items()}  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def alone(case, variant, iterations):
     """One variant, in this process: what it found, as JSON."""
     name, components = case.split(":")
     if variant == "recomputed":
-        Ring._log_mass = recomputed
+        Ring._log_mass = recomputed  # type: ignore[method-assign]
     problem, preset = problems.load(name, seed=0), presets.paper("samtron", name)
     run = Run(problem, "samtron", preset, int(components), VARIANTS[variant])
     for _ in range(iterations // WINDOW):
@@ -119,7 +119,7 @@ def measure(case, iterations):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         found[variant] = json.loads(done.stdout.splitlines()[-1])
     early = [np.asarray(found[variant]["elbos"]) for variant in ("reuse", "recomputed")]
-    if not np.allclose(*early, rtol=1e-2, atol=1e-2):
+    if not np.allclose(*early, rtol=1e-2, atol=1e-2):  # type: ignore[arg-type, misc]
         raise SystemExit(f"{case}: the two variants of the background disagree: {early}")
     return [(name, int(components), variant, *found[variant]["outcome"]) for variant in VARIANTS]
 

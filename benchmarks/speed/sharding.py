@@ -77,7 +77,7 @@ def _samples(options):
 
 def _messages(program):
     """The messages of an iteration, those within branches (additions, zeros) left out."""
-    found, received = {}, 0
+    found, received = {}, 0  # type: ignore[var-annotated]
     for line in program.splitlines():
         match = re.search(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(", line)
         if match is None or "/while/body/" not in line or "/cond/branch" in line:

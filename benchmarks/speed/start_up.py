@@ -85,7 +85,7 @@ from natmix.experiments import presets, problems
 from natmix.engine.capacity import initial_capacity
 from natmix.engine.chunk_runner import ChunkRunner
 if {default}:
-    compilation.compiler_options = dict
+    compilation.compiler_options = lambda *arguments: {{}}
 """
     + GMM20.replace("COMPONENTS", "14")
     + """state = runner.advance(state, 5, None).state

@@ -14,7 +14,7 @@ from side_by_side.rows import ROWS, Row, choose, distinct
 def run(first, each, count, every=1, compiling=0.0, checkpoints=(), peak=100.0):
     """``count`` iterations of ``each`` seconds after ``first`` seconds, marked ``every`` iterations.
 
-    In the middle ``compiling`` seconds are spent compiling. Looks are (seconds, -ELBO, standard error).
+    In the middle ``compiling`` seconds are spent compiling. Evaluations are (seconds, -ELBO, standard error).
     """
     at = sorted({1, *range(every, count + 1, every), count})
     spent = [compiling * (i > count // 2) for i in at]

@@ -15,7 +15,7 @@ ROWS = 40
 def kept(tmp_path):
     rng = np.random.default_rng(0)
     rows = {"features": rng.normal(size=(ROWS, 11)), "quality": rng.integers(3, 10, ROWS).astype(float)}
-    np.savez(tmp_path / split.FILE, **rows)
+    np.savez(tmp_path / split.FILE, **rows)  # type: ignore[arg-type]
     return rows
 
 

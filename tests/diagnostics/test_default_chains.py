@@ -190,7 +190,7 @@ def test_bad_arguments(short, wrong):
         short.diagnose(explore=wrong)
 
 
-def test_starts_stand_for_all_mass():
+def test_starts_represent_all_mass():
     rng = np.random.default_rng(0)
     x = rng.normal(size=3000)
     weights = rng.gamma(2.0, size=3000)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +207,7 @@ def test_what_is_below_a_hundredth_counts_as_minor():
 
 def test_a_missed_mode_is_found_by_a_search():
     half = spherical([1.0], [[9.0, 1, 0]])
-    start = spherical([1.0], [[0.0, 0, 0]], 5.0)
+    start: dict[str, Any] = spherical([1.0], [[0.0, 0, 0]], 5.0)
     blind = judged(half, target_of(FAR))
     assert blind.verdict == "unsearched"  # its samples cannot know, and the words say so
     assert "result.diagnose(search=32, explore=1000)" in str(blind)
@@ -370,7 +371,7 @@ def test_a_verdict_does_not_depend_on_the_target_s_constant():
 
 @pytest.fixture(scope="module")
 def result():
-    start = {"init_scale": 4.0, "init_components": 4}
+    start: dict[str, Any] = {"init_scale": 4.0, "init_components": 4}
     return natmix.fit(target_of(TRUE), algorithm="semtron", max_iterations=200, progress=False, **start)
 
 

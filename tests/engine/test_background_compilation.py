@@ -44,7 +44,7 @@ def test_programs_compiled_in_the_background_are_used_and_change_nothing(monkeyp
         target = JaxTarget(lambda x: MIXTURE.log_prob(x), 2)  # another function: no program is there yet
         runner = ChunkRunner(ALGORITHM, target, 16)
         if seeds > 1:
-            runner = BatchRunner(ALGORITHM, [target] * seeds, 16)
+            runner = BatchRunner(ALGORITHM, [target] * seeds, 16)  # type: ignore[assignment]
         spy = runner._background = Spied(traces)
         states = [ALGORITHM.init(seed, start(K=1), capacity=8) for seed in range(seeds)]
         while int(states[0].iteration) < 40:

@@ -46,7 +46,7 @@ def advanced(runner, states, iterations=ITERATIONS, chunk=20):
     return states, {k: np.concatenate([i[k] for i in infos]) for k in infos[0]}
 
 
-def both_ways(config, problems, rows):
+def alone_and_batched(config, problems, rows):
     targets = [p.target for p in problems]
     fresh = [[first_state(config, s, n) for s in range(len(targets))] for n in (rows, 8)]
     together = advanced(BatchRunner(config.algorithm, targets, MOST), fresh[0])
@@ -85,14 +85,14 @@ def assert_same(together, alone):
 
 
 def test_together_and_alone_are_the_same():
-    together, alone = both_ways(configuration(), [tiny(s) for s in SEEDS], rows=4)
+    together, alone = alone_and_batched(configuration(), [tiny(s) for s in SEEDS], rows=4)
     assert together[0][0].mixture.num_components > 4  # it had to grow
     assert_same(together, alone)
 
 
 def test_together_and_alone_are_the_same_with_reused_samples():
     config = configuration(sample_selector={"reuse_ratio": 1.0, "max_age": 4})
-    assert_same(*both_ways(config, [tiny(s) for s in SEEDS[:2]], rows=4))
+    assert_same(*alone_and_batched(config, [tiny(s) for s in SEEDS[:2]], rows=4))
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_states_have_their_samples_when_they_are_asked_for_and_until_the_group_g
         )
         whole = result.full_state()
         assert result.state.sample_selector is None
-        assert jax.tree.structure(whole) == jax.tree.structure(alone.state)
+        assert jax.tree.structure(whole) == jax.tree.structure(alone.state)  # type: ignore[operator]
         for a, b in zip(*map(jax.tree.leaves, (whole, alone.state)), strict=True):
             if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
                 a, b = jax.random.key_data(a), jax.random.key_data(b)
@@ -184,7 +184,7 @@ def test_states_have_their_samples_when_they_are_asked_for_and_until_the_group_g
 # Branches and loops -----------------------------------------------------------------------------
 
 
-def test_branches_stay_branches_and_loops_stay_short():
+def test_branches_stay_branches_and_while_loops_stay_short():
     def branch(x):
         return jax.lax.cond(batch_any(x > 2), lambda: jnp.where(x > 2, jnp.sin(x), 0.0), lambda: 0.0)
 

@@ -102,7 +102,7 @@ def test_an_error_reaches_the_caller_after_all_other_recorders_have_seen_the_chu
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_callback_ends_the_fit_with_the_best_mixture(number):
-    result = fit(lambda snapshot: snapshot.iteration >= 20 and signal.raise_signal(number))
+    result = fit(lambda snapshot: snapshot.iteration >= 20 and signal.raise_signal(number))  # type: ignore[func-returns-value]
     assert result.stopped == "interrupted"
     assert result.counts.iterations == 20
     assert result.elbo.samples == 100

@@ -103,9 +103,9 @@ def test_memory_does_not_grow_with_the_run():
 
 def best_of(means, noise, seed=0):
     rng = np.random.default_rng(seed)
-    best = BestMixture("start")
+    best = BestMixture("start")  # type: ignore[arg-type]
     for i, mean in enumerate(means):
-        best.update(np.array([mean + noise * rng.normal()]), np.array([noise]), lambda i=i: i)
+        best.update(np.array([mean + noise * rng.normal()]), np.array([noise]), lambda i=i: i)  # type: ignore[misc]
     return best
 
 

@@ -1,6 +1,7 @@
 """No number of a run depends on the clock: docs/determinism.md."""
 
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from natmix.experiments.runs import Limits, load_run
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-GROWING = {
+GROWING: dict[str, Any] = {
     "sample_selector": {"desired_samples": 20},
     "component_adaptation": {
         "add_iters": 5,
@@ -101,7 +102,9 @@ def test_a_run_stops_when_it_has_converged_also_if_it_was_interrupted(tmp_path, 
     replayed = []
     replay = StoppingRule.replay
     monkeypatch.setattr(
-        StoppingRule, "replay", lambda self, trace: replayed.append(len(trace["elbo"])) or replay(self, trace)
+        StoppingRule,
+        "replay",
+        lambda self, trace: replayed.append(len(trace["elbo"])) or replay(self, trace),  # type: ignore[func-returns-value]
     )
     parts = runs.execute(converging(until), [0], out, tiny, keep_checkpoints=True).run.seeds[0].final
     assert replayed == [whole["iterations"] - 7]

@@ -35,7 +35,7 @@ class CountingRunner:
         infos["evaluations"] = np.full(n, 10)
         infos["zeros"] = np.full(n, 0 if self.finite else 10)
         return [
-            Chunk(types.SimpleNamespace(at=s.at + n), infos, n == 0 and m == 0)
+            Chunk(types.SimpleNamespace(at=s.at + n), infos, n == 0 and m == 0)  # type: ignore[arg-type]
             for s, m in zip(states, affordable, strict=True)
         ]
 
@@ -61,11 +61,11 @@ class Diary(Recorder):
 
 
 def single(*recorders, **limits):
-    return SingleRun(types.SimpleNamespace(at=0), Limits(**limits), Clock(), recorders)
+    return SingleRun(types.SimpleNamespace(at=0), Limits(**limits), Clock(), recorders)  # type: ignore[arg-type]
 
 
 def loop(runs, chunk_ends=(20,), runner=None, failures=(), interrupt=None):
-    return FitLoop(runner or CountingRunner(), runs, interrupt or Interrupt(), chunk_ends, failures)
+    return FitLoop(runner or CountingRunner(), runs, interrupt or Interrupt(), chunk_ends, failures)  # type: ignore[arg-type]
 
 
 def test_recorders_see_every_chunk_and_the_end():

@@ -136,7 +136,7 @@ def test_letters_may_come_in_any_order():
 
 def test_a_start_scale_near_the_square_root_of_the_covariance():
     preset = paper("samtron", "gmm100")
-    assert preset.mean_scale == pytest.approx(math.sqrt(preset.variance), rel=1e-3)
+    assert preset.mean_scale == pytest.approx(math.sqrt(preset.variance), rel=1e-3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Batches of Gaussians: sums in blocks, and in single precision."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from gaussian_makers import ALL_FAMILIES, Data, K, N, close, full
 
 from natmix.gaussians import FullGaussians
-from natmix.kernels import blocks
+from natmix.kernels.blocks import block_rows
 from natmix.kernels.linalg import symmetrise
+from natmix.kernels.plan import Plan, using
 from natmix.kernels.stein_sums import score_moments, stein
 
 jax.config.update("jax_enable_x64", True)
@@ -30,60 +32,60 @@ SUMMED: dict[str, Callable[[Any, Data, Any], Any]] = {
 }
 
 
-def in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_CPU_ELEMENTS", 1)
-    assert blocks.block_rows(10) < N
+@pytest.fixture
+def small_blocks() -> Plan:
+    """The plan with blocks of the smallest size."""
+    plan = dataclasses.replace(Plan.detect(), block_elements=1)
+    with using(plan):
+        assert block_rows(10) < N
+    return plan
 
 
 @ALL_FAMILIES
 @pytest.mark.parametrize("name", [*BLOCKED, *SUMMED])
-def test_block_size_changes_nothing(
-    make: Callable[[], Any], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_block_size_changes_nothing(make: Callable[[], Any], name: str, small_blocks: Plan) -> None:
     g, d = make(), Data()
     operation = {**BLOCKED, **SUMMED}[name]
     expected = operation(g, d, None)
-    in_small_blocks(monkeypatch)
-    jax.tree.map(close, operation(g, d, None), expected)
+    with using(small_blocks):
+        jax.tree.map(close, operation(g, d, None), expected)
 
 
 @ALL_FAMILIES
-def test_drawing_in_small_blocks_changes_nothing(
-    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_drawing_in_small_blocks_changes_nothing(make: Callable[[], Any], small_blocks: Plan) -> None:
     g, d = make(), Data()
     expected = g.colour_rows(d.x, d.rows)
-    in_small_blocks(monkeypatch)
-    close(g.colour_rows(d.x, d.rows), expected)
+    with using(small_blocks):
+        close(g.colour_rows(d.x, d.rows), expected)
 
 
 @pytest.mark.parametrize("name", BLOCKED)
 @pytest.mark.parametrize("count", [0, 1, 64, 100, N, N + 50])
-def test_rows_within_the_count_are_right(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_within_the_count_are_right(name: str, count: int, small_blocks: Plan) -> None:
     g, d = full(), Data()
     expected = BLOCKED[name](g, d, None)
-    in_small_blocks(monkeypatch)
-    got = jax.jit(BLOCKED[name], static_argnums=1)(g, d, jnp.array(count))
-    close(got[:count], expected[:count])
+    with using(small_blocks):
+        got = jax.jit(BLOCKED[name], static_argnums=1)(g, d, jnp.array(count))
+        close(got[:count], expected[:count])
 
 
 @pytest.mark.parametrize("name", SUMMED)
 @pytest.mark.parametrize("count", [0, 64, 100])
-def test_sums_stop_after_the_count(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_stop_after_the_count(name: str, count: int, small_blocks: Plan) -> None:
     g, d = full(), Data()
     d.w = d.w * (jnp.arange(N) < count)[:, None]
     expected = SUMMED[name](g, d, None)
-    in_small_blocks(monkeypatch)
-    d.x = d.x.at[128:].set(jnp.nan)  # whole blocks beyond the count are never touched
-    jax.tree.map(close, SUMMED[name](g, d, jnp.array(count)), expected)
+    with using(small_blocks):
+        d.x = d.x.at[128:].set(jnp.nan)  # whole blocks beyond the count are never touched
+        jax.tree.map(close, SUMMED[name](g, d, jnp.array(count)), expected)
 
 
-def test_log_density_in_small_blocks_is_differentiable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_density_in_small_blocks_is_differentiable(small_blocks: Plan) -> None:
     g, d = full(), Data()
     r = jax.nn.softmax(g.log_prob(d.x) + d.log_weights, axis=1)
-    in_small_blocks(monkeypatch)
-    gradient = jax.grad(lambda x: jnp.sum(g.mixture_log_prob(d.log_weights, x)))(d.x)
-    close(gradient, g.mixture_score(r, d.x))
+    with using(small_blocks):
+        gradient = jax.grad(lambda x: jnp.sum(g.mixture_log_prob(d.log_weights, x)))(d.x)
+        close(gradient, g.mixture_score(r, d.x))
 
 
 # Accuracy in float32 --------------------------------------------------------------------------------

@@ -374,7 +374,7 @@ def test_finite_finds_bad_rows(make: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("compiled", [lambda fn: fn, jax.jit, quick_jit()], ids=["not", "jit", "quickly"])
 @ALL_FAMILIES
-def test_finite_in_whatever_way_it_is_compiled(make: Callable[[], Any], compiled: Callable[..., Any]) -> None:
+def test_finite_however_it_is_compiled(make: Callable[[], Any], compiled: Callable[..., Any]) -> None:
     g = make()
     finite = compiled(lambda g: g.finite())
     huge = jax.tree.map(lambda a: a.at[1].multiply(1e60), g)

@@ -74,7 +74,7 @@ def test_a_gaussian_is_found_whatever_its_scales():
         assert path.elbo == pytest.approx(LOG_Z, abs=1e-4)
 
 
-def test_a_way_leads_upwards():
+def test_a_path_leads_upwards():
     v = values()
     path = lbfgs_run(v, np.zeros(D))
     heights = [float(unscaled(x)) for x in path.x]
@@ -157,11 +157,11 @@ def test_without_a_region_components_are_sought_around_what_was_found():
 
 
 @pytest.mark.parametrize("host", [False, True])
-def test_a_fit_of_a_target_nobody_scaled(host):
+def test_a_fit_of_an_unscaled_target(host):
     target = JaxTarget(unscaled, D)
     if host:
         gradient = jax.jit(jax.vmap(jax.grad(unscaled)))
-        target = HostTarget(
+        target = HostTarget(  # type: ignore[assignment]
             lambda x: -0.5 * np.einsum("ni,ij,nj->n", x - MEAN, PRECISION, x - MEAN),
             D,
             gradient=lambda x: np.asarray(gradient(x)),
@@ -222,7 +222,7 @@ def region(scale, dim):
 @pytest.mark.parametrize("gradients", [True, False])
 def test_points_of_a_warm_up_are_those_of_the_target(gradients):
     """Two modes with the right shares, each with the right spread."""
-    both = Mixture.full([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], [np.eye(3), 0.25 * np.eye(3)])
+    both = Mixture.full([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], [np.eye(3), 0.25 * np.eye(3)])  # type: ignore[arg-type]
     target = JaxTarget(both.log_prob, 3, values_only=not gradients)
     v = TargetEvaluator(target, jax.random.key(0), jnp.dtype(float))
     shares = []
@@ -263,9 +263,9 @@ def test_clusters_are_found_and_counted():
 
 
 @pytest.mark.parametrize("host", [False, True])
-def test_a_fit_begins_with_a_warm_up(host):
+def test_a_fit_starts_with_a_warm_up(host):
     """Modes that L-BFGS runs from the middle would find too, with their weights; also without gradients."""
-    both = Mixture.full([0.25, 0.75], [[-5.0, 0], [5, 0]], [np.eye(2), np.eye(2)])
+    both = Mixture.full([0.25, 0.75], [[-5.0, 0], [5, 0]], [np.eye(2), np.eye(2)])  # type: ignore[arg-type]
 
     def fn(x):
         a = np.exp(-0.5 * ((x[:, 0] + 5) ** 2 + x[:, 1] ** 2))

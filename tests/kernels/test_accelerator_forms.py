@@ -1,5 +1,7 @@
 """What is computed otherwise on an accelerator gives the same numbers: both forms, here, on a CPU."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,14 +53,14 @@ CASES = [
 def both_forms(quick_compilation):
     """All cases as on a CPU and as on an accelerator, there with the target in small blocks."""
     here = {case[:2]: after_some_steps(*case[:2]) for case in CASES}
-    there = {}
+    there: dict[str, Any] = {}
     for form, (plan, quadratic) in FORMS.items():
         with pytest.MonkeyPatch.context() as patch, using(plan):
             patch.setattr(coordinates, "_ACCELERATOR_QUADRATIC", quadratic)
             patch.setattr(points_per_call, "_ACCELERATOR_BLOCKS", (64, 64))
             jax.clear_caches()  # of what is compiled within a step
             try:
-                there |= {case: after_some_steps(*case[:2]) for case in CASES if case[2] == form}
+                there |= {case: after_some_steps(*case[:2]) for case in CASES if case[2] == form}  # type: ignore[misc]
             finally:
                 jax.clear_caches()
     return here, there
@@ -97,7 +99,7 @@ def test_numbers_of_a_function():
     ],
     ids=["a loop", "the host", "one point after another"],
 )
-def test_work_that_nobody_knows(fn):
+def test_work_that_is_unknown(fn):
     assert counted(fn) == np.inf
 
 

@@ -1,12 +1,13 @@
 """Blocks of samples and of components: those that are real are handled, whatever their number and place."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from plans import GPU, XLA
 
-from natmix.kernels import blocks
 from natmix.kernels.blocks import components_at_once, map_blocks, map_components, skipping, sum_blocks
 from natmix.kernels.plan import using
 
@@ -38,18 +39,17 @@ def test_absent_rows_are_not_computed():
     assert visited == [4]
 
 
-def test_members_that_run_together_agree_on_the_number_of_blocks():
+def test_elements_of_a_batch_agree_on_the_number_of_blocks():
     present = jnp.asarray([[True] * 1 + [False] * 7, [True] * 6 + [False] * 2])
     x = jnp.arange(16.0).reshape(2, 8)
     got = jax.vmap(lambda x, p: map_components(lambda a: 2 * a, (x,), p, 2))(x, present)
     np.testing.assert_array_equal(got, np.where(present, 2 * x, 0))
 
 
-def test_accelerators_take_as_many_components_at_once_as_fit(monkeypatch):
+def test_accelerators_take_as_many_components_at_once_as_fit():
     with using(XLA):
         assert components_at_once(100, on_cpu=8) == 8
-    monkeypatch.setattr(blocks, "_ACCELERATOR_ELEMENTS", (1000, 1000))
-    with using(GPU):
+    with using(dataclasses.replace(GPU, block_elements=1000)):
         assert components_at_once(100, on_cpu=8) == 10
         assert components_at_once(10_000, on_cpu=8) == 1
 

@@ -22,7 +22,7 @@ def test_less_optimisation_goes_with_simple_loops():
     assert jax.jit(lambda x: x + 1, compiler_options=options)(1) == 2
 
 
-def test_the_first_way_that_is_known_is_taken(monkeypatch):
+def test_the_first_known_setting_is_taken(monkeypatch):
     known = compilation._SIMPLE_LOOPS
     monkeypatch.setattr(compilation, "_SIMPLE_LOOPS", (("xla_no_such_option", True), *known))
     assert "xla_no_such_option" not in compiler_options("cpu")
@@ -71,7 +71,7 @@ def test_a_tree_in_two_parts_and_one_again():
     tree = {"f": jnp.sin, "x": jnp.arange(3.0), "n": (None, 2), "s": "text"}
     arrays, rest = parted(tree)
     again = rest.joined(arrays)
-    assert jax.tree.structure(again) == jax.tree.structure(tree)
+    assert jax.tree.structure(again) == jax.tree.structure(tree)  # type: ignore[operator]
     assert again["f"] is jnp.sin
     assert again["n"] == (None, 2)
     assert again["s"] == "text"

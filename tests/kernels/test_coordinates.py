@@ -39,14 +39,14 @@ def test_the_forms_agree(dtype, K, D, form):
     log_densities, other = log_prob(g, x, form="whitened"), log_prob(g, x, form=form)
     near = np.asarray(log_densities) > -1e4
     assert other.dtype == dtype
-    np.testing.assert_allclose(other[near], log_densities[near], **tolerance)
+    np.testing.assert_allclose(other[near], log_densities[near], **tolerance)  # type: ignore[call-overload]
     r = jax.nn.softmax(log_densities, axis=1)
     w = jax.nn.softmax(log_densities, axis=0)
     score = weighted_score(g, r, x, form="whitened")
     size = np.abs(score).max()
-    np.testing.assert_allclose(weighted_score(g, r, x, form=form) / size, score / size, **tolerance)
+    np.testing.assert_allclose(weighted_score(g, r, x, form=form) / size, score / size, **tolerance)  # type: ignore[call-overload]
     for a, b in zip(stein(g, w, x, v, form=form), stein(g, w, x, v, form="whitened"), strict=True):
-        np.testing.assert_allclose(a, b, **tolerance)
+        np.testing.assert_allclose(a, b, **tolerance)  # type: ignore[call-overload]
 
 
 def test_single_precision_products_would_not_do():
@@ -105,7 +105,7 @@ def test_double_precision_survives_loops_branches_and_vmap_without_x64(inside, b
 
 
 @pytest.mark.parametrize("form", ["quadratic", "circular", "stacked"])
-def test_log_density_is_differentiable_in_everything_both_ways(form):
+def test_log_density_is_differentiable_in_everything_forwards_and_backwards(form):
     g = gaussians(jnp.float64, condition=10.0, offset=1.0, K=2, D=3)
     x = samples(g, 1)
 

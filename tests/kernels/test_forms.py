@@ -1,5 +1,6 @@
 """Every form of every operation, against NumPy and SciPy in float64: one table drives all tests."""
 
+import dataclasses
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from natmix.kernels import (
     stein_sums,
     trust_region,
 )
+from natmix.kernels.forms import otherwise
 from natmix.kernels.plan import Plan, using
 from natmix.kernels.sample_arrays import Background
 
@@ -143,7 +145,7 @@ def run_regressions(c: Case, form: Any) -> Any:
 
 def want_regressions(c: Case) -> Any:
     rows = np.flatnonzero(c.present)
-    present = Mixture(c.mixture.log_weights[rows], c.g.take(rows))
+    present = Mixture(c.mixture.log_weights[rows], c.g.take(rows))  # type: ignore[arg-type]
     batch = type(c.batch)(**{**vars(c.batch), "log_components": c.batch.log_components[:, rows]})
     return regression(present, batch)
 
@@ -344,7 +346,7 @@ def test_a_form_gives_what_numpy_gives(case: tuple[Case, float], name: str, form
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_longest_step_within_the_bound(form: str, dtype: type) -> None:
     """Against the KL divergence in NumPy: almost at the bound, or the full step of Eq. 4."""
-    if form == "native" and not native.available():
+    if form.startswith("native") and not native.available():
         pytest.skip("installed without native kernels")
     g = Case(dtype).g
     noise = np.random.default_rng(7)
@@ -353,11 +355,11 @@ def test_the_longest_step_within_the_bound(form: str, dtype: type) -> None:
     a, bound = noise.normal(size=(K, D)), np.geomspace(1e-3, 3, K)
     curvature, gradient, bounds = (jnp.asarray(b, dtype) for b in (A, a, bound))
     T = jnp.asarray(1, dtype)
-    if form == "native":
+    if form.startswith("native"):
         new, ok = trust_region.native_step(g, curvature, gradient, bounds, jnp.ones(K, bool), T, 0.03)
         moved = g.with_factors(new)
     else:
-        step = trust_region.whitened_step(form, g, curvature, gradient, bounds, T)
+        step = trust_region.whitened_step(form, g, curvature, gradient, bounds, T)  # type: ignore[arg-type]
         moved, ok = g.moved(step.factor, step.shift), step.ok
     assert np.all(ok)
     kl = gaussian_kl(moved, g)
@@ -371,7 +373,7 @@ def test_the_longest_step_within_the_bound(form: str, dtype: type) -> None:
             moved.covariance()[k], L @ np.linalg.inv(np.eye(D) + A[k]) @ L.T, rtol=1e-3, atol=1e-4
         )
     # The direction is that of Eq. 4 for one eta: L^-1 (S'^-1 - S^-1) L^-T is A / eta.
-    for k in range(K):
+    for k in range(K):  # type: ignore[assignment]
         L = np.asarray(g.scale_tril[k], float)
         change = L.T @ np.linalg.inv(np.asarray(moved.covariance()[k], float)) @ L - np.eye(D)
         eta = np.sum(A[k] ** 2) / np.sum(change * A[k])
@@ -392,7 +394,7 @@ def test_what_relevant_log_densities_leave_out_is_negligible() -> None:
                     c.mixture.log_weights,
                     c.source,
                     log_drawn=jnp.full(K, -np.log(K), dtype),
-                    form=form,
+                    form=form,  # type: ignore[arg-type]
                 )
             )
             kept = np.isfinite(found) & np.asarray(c.present)
@@ -401,22 +403,65 @@ def test_what_relevant_log_densities_leave_out_is_negligible() -> None:
             assert np.all((c.log_prob - mixture[:, None])[~kept & np.asarray(c.present)] < -40)
 
 
+TABLES = {
+    "log densities": (log_densities.Form, log_densities.FORMS),
+    "reordered log densities": (log_densities.ReorderForm, log_densities.REORDER_FORMS),
+    "scores": (scores.Form, scores.FORMS),
+    "scores with given responsibilities": (scores.WeightedForm, scores.WEIGHTED_FORMS),
+    "Stein's sums": (stein_sums.Form, stein_sums.FORMS),
+    "Stein's sums with given weights": (stein_sums.WeightedForm, stein_sums.WEIGHTED_FORMS),
+    "MORE's regressions": (more_regressions.Form, more_regressions.FORMS),
+    "importance sums": (importance_sums.Form, importance_sums.FORMS),
+    "background log density": (background_density.Form, background_density.FORMS),
+    "normal numbers": (normal_draws.NormalForm, normal_draws.NORMAL_FORMS),
+    "draws of components": (normal_draws.DrawForm, normal_draws.DRAW_FORMS),
+    "ring buffer": (ring_buffer.Form, ring_buffer.FORMS),
+    "rows in front": (ring_buffer.FrontForm, ring_buffer.FRONT_FORMS),
+    "leading rows": (ring_buffer.SearchForm, ring_buffer.SEARCH_FORMS),
+    "counts of rows": (ring_buffer.CountForm, ring_buffer.COUNT_FORMS),
+    "one slot": (slots.Form, slots.FORMS),
+    "search on a line": (interval_search.Form, interval_search.FORMS),
+    "trust region": (trust_region.Form, trust_region.FORMS),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_each_form_once_and_a_last_resort(name: str) -> None:
+    forms, table = TABLES[name]
+    listed = [form for form, _ in table]
+    assert sorted(listed) == sorted(literals(forms))
+    assert table[-1][1] is otherwise
+
+
+def test_every_operation_that_is_run_here_has_a_table() -> None:
+    assert set(OPERATIONS) - {"mixture log density"} <= set(TABLES)
+
+
+def test_several_devices_divide_the_components_of_the_native_trust_region() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("components",))
+    plan = dataclasses.replace(NATIVE, mesh=mesh)
+    assert trust_region.choose(plan, big(4, 8)) == "native_shards"
+    assert trust_region.choose(plan, big(4, 50, diagonal=True)) == "eigen"
+    assert log_densities.choose_reorder(plan) == "recompute"
+    assert scores.choose(plan, big(4, 8), 1000) == "quadratic"
+
+
 def big(K: int, D: int, diagonal: bool = False) -> Any:
-    """Gaussians of this size; their numbers are never looked at."""
+    """Gaussians of this size; their numbers are never read."""
     return random_mixture(0, K, D, diagonal=diagonal).components
 
 
 @pytest.mark.parametrize(
     ("plan", "K", "D", "N", "densities", "sums", "more", "step"),
     [
-        (NATIVE, 4, 8, 63, "quadratic", "quadratic", "sparse", "native"),
+        (NATIVE, 4, 8, 63, "quadratic", "fused_quadratic", "sparse", "native"),
         (NATIVE, 4, 8, 64, "native", "native", "native", "native"),
         (NATIVE, 2, 50, 64, "native", "native", "sparse", "native"),
-        (XLA, 4, 8, 1000, "quadratic", "quadratic", "sparse", "eigen"),
+        (XLA, 4, 8, 1000, "quadratic", "fused_quadratic", "sparse", "eigen"),
         (XLA, 8, 16, 1000, "quadratic", "sparse", "sparse", "eigen"),
-        (XLA, 9, 40, 1000, "quadratic", "quadratic", "sparse", "cholesky"),
+        (XLA, 9, 40, 1000, "quadratic", "fused_quadratic", "sparse", "cholesky"),
         (XLA, 9, 41, 1000, "whitened", "sparse", "sparse", "cholesky"),
-        (XLA, 1, 41, 1000, "whitened", "whitened", "dense", "cholesky"),
+        (XLA, 1, 41, 1000, "whitened", "fused_whitened", "dense", "cholesky"),
         (GPU, 9, 32, 1000, "circular", "circular", "dense", "eigen"),
         (GPU, 2, 65, 1000, "stacked", "stacked", "dense", "cholesky"),
         (GPU, 2, 65, 10**8, "stacked", "sparse", "sparse", "cholesky"),
@@ -435,7 +480,8 @@ def test_which_form_is_chosen(
 def test_covariances_of_another_kind_have_their_own_forms() -> None:
     g = big(4, 50, diagonal=True)
     for plan in (NATIVE, XLA, GPU):
-        assert log_densities.choose(plan, g, 1000) == scores.choose(plan, g, 1000) == "whitened"
+        assert log_densities.choose(plan, g, 1000) == "whitened"
+        assert scores.choose(plan, g, 1000) == ("fused_whitened" if plan.on_cpu else "whitened")
         assert trust_region.choose(plan, g) == "eigen"
         assert background_density.choose(plan, g, 1000) == "blocks"
     with pytest.raises(TypeError, match="DiagonalGaussians have no triangular factors"):

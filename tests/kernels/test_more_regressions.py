@@ -7,7 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import draw, make_batch, random_mixture
-from more_regressions import ONE, bumpy, case, check, compiled, estimate, padded, regression
+from more_regressions import (
+    ONE,
+    bumpy,
+    case,
+    check,
+    check_padding,
+    compiled,
+    estimate,
+    padded,
+    regression,
+    with_invalid_samples,
+    with_zeros,
+)
 from plans import GPU, XLA
 
 from natmix import Mixture
@@ -69,19 +81,12 @@ def test_all_weights_equal():
 
 @pytest.mark.parametrize("spread", [1.5, 40.0])
 def test_zeros_of_the_density(spread):
-    mixture, batch = case(spread)
-    zero = batch.x[:, 0] > mixture.means[:, 0].mean() + 0.1
-    zero = zero & (jnp.arange(len(zero)) % 3 > 0)
-    assert jnp.any(zero)
-    log_target = jnp.where(zero, jnp.min(batch.log_target) - 30, batch.log_target)
-    batch = dataclasses.replace(batch, zero=zero, log_target=log_target)
+    mixture, batch = with_zeros(*case(spread))
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
 def test_samples_that_are_not_valid_have_no_weight():
-    mixture, batch = case()
-    valid = jnp.arange(len(batch.x)) % 4 > 0
-    batch = dataclasses.replace(batch, valid=valid, log_target=jnp.where(valid, batch.log_target, 0))
+    mixture, batch = with_invalid_samples(*case())
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
@@ -116,12 +121,7 @@ def test_an_accelerator_leaves_out_pairs_if_there_is_enough_to_gain(capacity, sa
 
 
 def test_padding_changes_nothing():
-    mixture, batch = case(spread=3.0)
-    alone, beside = estimate(mixture, batch), estimate(*padded(mixture, batch, 2000, 3))
-    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
-        np.testing.assert_allclose(a, b[:5], rtol=1e-10, atol=1e-10)
-    assert not np.any(beside.curvature[5:])
-    assert not np.any(beside.gradient[5:])
+    check_padding(*case(spread=3.0))
 
 
 def test_single_precision_is_as_good_as_the_dense_regression():

@@ -77,7 +77,7 @@ def test_they_are_the_dense_sums(apart, block, monkeypatch):
 
 
 @APART
-def test_single_precision_loses_no_more_than_its_digits(apart):
+def test_single_precision_loses_no_more_than_rounding(apart):
     c = Case(apart, jnp.float32)
     close(score(c, c.r, c.x), c.score(c.r, c.x), 3e-5)
     close(moments(c, c.w, c.x)[0], curvature(c, c.moment(c.w, c.x)), 3e-5)

@@ -32,9 +32,9 @@ class Spread:
         self.log_drawn = jnp.full(K, -np.log(K), dtype)
 
     def __call__(self, near: np.ndarray | None = None, **known: object) -> np.ndarray:
-        near = jnp.asarray(self.source if near is None else near, jnp.int32)
+        near = jnp.asarray(self.source if near is None else near, jnp.int32)  # type: ignore[assignment]
         parts, weights = self.mixture.components, self.mixture.log_weights
-        return np.asarray(relevant_log_prob(parts, self.samples, None, weights, near, **known))
+        return np.asarray(relevant_log_prob(parts, self.samples, None, weights, near, **known))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[np.float32, np.float64], ids=["single", "double"])
@@ -61,7 +61,7 @@ def test_what_is_kept_is_exact_and_what_is_not_is_far_below(spread: Spread) -> N
 
 @native_only
 @pytest.mark.parametrize("near", ["right", "another", "nonsense"])
-def test_sums_keep_their_digits_whatever_the_hint(spread: Spread, near: str) -> None:
+def test_sums_keep_their_precision_whatever_the_hint(spread: Spread, near: str) -> None:
     hints = {"right": spread.source, "another": (spread.source + 1) % 12, "nonsense": spread.source * 7 - 30}
     log_z = jnp.asarray(background(spread, spread.exact), spread.samples.dtype)
     got = spread(hints[near], log_background=log_z)
@@ -124,7 +124,14 @@ def test_new_samples_meet_generations(dtype: type) -> None:
     m, W, c = parts.mean, parts.inverse_tril, parts.log_normaliser()  # type: ignore[attr-defined]
     drawn = (jnp.asarray(n, dtype) for n in (used, counts))
     mass, each = native.background_log_density(  # type: ignore[call-arg]
-        s.samples, m, W, c, *drawn, jnp.asarray(own, dtype), 3, jnp.asarray(1000)
+        s.samples,
+        m,
+        W,
+        c,
+        *drawn,  # type: ignore[arg-type]
+        jnp.asarray(own, dtype),
+        3,
+        jnp.asarray(1000),
     )
     with np.errstate(divide="ignore"):
         want = logsumexp(s.exact + np.log(used), axis=1)

@@ -47,7 +47,7 @@ def test_a_fold_visits_each_chosen_sample_once(rows):
     np.testing.assert_array_equal(seen, mask)
 
 
-def test_folds_of_several_members_at_once():
+def test_folds_of_a_batch_at_once():
     many = jnp.asarray(np.stack([masks(333), masks(333)[::-1], np.zeros((333, 5), bool)]))
     seen = jax.vmap(lambda mask: visits(mask, (64, 8))[0])(many)
     np.testing.assert_array_equal(seen, many)

@@ -41,12 +41,12 @@ BAD_CALLS: dict[str, tuple[Callable[[Mixture], Any], str]] = {
     "quantile": (lambda q: q.quantile([0.5, 1.0]), "strictly between 0 and 1"),
     "dimension": (lambda q: q.marginal(3), "from 0 to 2, got 3"),
     "negative dimension": (lambda q: q.marginal([0, -4]), "from 0 to 2, got -4"),
-    "fraction": (lambda q: q.marginal([0.5]), "whole numbers"),
-    "name": (lambda q: q.marginal("x"), "whole numbers"),
+    "fraction": (lambda q: q.marginal([0.5]), "whole numbers"),  # type: ignore[list-item]
+    "name": (lambda q: q.marginal("x"), "whole numbers"),  # type: ignore[arg-type]
     "twice": (lambda q: q.marginal([0, -3]), "each only once"),
     "none": (lambda q: q.marginal([]), "at least one dimension"),
     "everything": (lambda q: q.condition({0: 0.0, 1: 0.0, 2: 0.0}), "leaves nothing"),
-    "many values": (lambda q: q.condition({0: np.zeros(3)}), "one number per dimension"),
+    "many values": (lambda q: q.condition({0: np.zeros(3)}), "one number per dimension"),  # type: ignore[dict-item]
     "nan value": (lambda q: q.condition({0: np.nan}), "must be finite"),
     "columns": (lambda q: q.affine(np.eye(2)), "3 columns"),
     "scale": (lambda q: q.affine([1.0, 2.0]), "vector of length 3"),

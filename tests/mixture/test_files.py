@@ -54,7 +54,7 @@ def test_round_trip_is_exact(tmp_path: Path, kind: str, dtype: Any) -> None:
 def test_round_trip_after_an_update_keeps_the_stored_arrays(tmp_path: Path) -> None:
     q = mixture(dtype=np.float32)
     g = q.components
-    moved = g.moved(g.factor(g.plus_identity(g.covariance())), g.mean)  # type: ignore[arg-type]
+    moved = g.moved(g.factor(g.plus_identity(g.covariance())), g.mean)
     Mixture(q.log_weights, moved).save(tmp_path / "q")
     again = Mixture.load(tmp_path / "q").components
     assert isinstance(again, FullGaussians)

@@ -30,7 +30,7 @@ def test_marginals_take_the_dimensions_in_order(make: Callable[..., Mixture]) ->
     assert m.covariance_family == q.covariance_family
     x = points()
     close(q.marginal(-1).log_prob(x[:, [2]]), q.marginal([2]).log_prob(x[:, [2]]))
-    close(q.marginal(np.array([2, 1, 0])).log_prob(x[:, ::-1]), q.log_prob(x))
+    close(q.marginal(np.array([2, 1, 0])).log_prob(x[:, ::-1]), q.log_prob(x))  # type: ignore[arg-type]
 
 
 @settings(deadline=None, max_examples=8)
@@ -150,7 +150,7 @@ def test_float32_operations_on_ill_conditioned_mixtures(name: str) -> None:
     assert single.dtype == jnp.float32
     # In whitened coordinates, where every direction counts the same.
     L = np.asarray(double.components.scale_tril)  # type: ignore[attr-defined]
-    ratio = np.linalg.solve(L, np.asarray(single.components.scale_tril, np.float64))  # type: ignore[attr-defined]
+    ratio = np.linalg.solve(L, np.asarray(single.components.scale_tril, np.float64))  # type: ignore[arg-type, attr-defined]
     eye = np.broadcast_to(np.eye(single.dim), ratio.shape)
     np.testing.assert_allclose(ratio, eye, atol=2e-3)
     shift = np.linalg.solve(L, np.asarray(single.means - double.means)[..., None])

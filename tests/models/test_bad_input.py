@@ -118,4 +118,4 @@ def test_a_frozen_mixture_draws_in_any_shape():
     )
     assert frozen.rvs(1).shape == (2,)
     with pytest.raises(ValueError, match="size must be a whole number"):
-        frozen.rvs((2, 0.5))
+        frozen.rvs((2, 0.5))  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """A front end in one file (tests/support/table_model.py) is found by `fit`: registered, or by entry point."""
 
 from importlib import metadata
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +26,7 @@ from natmix.models.front_ends import GROUP, installed
 
 KNOTS = np.linspace(-1.0, 3.0, 41)
 TABLE = Table(KNOTS, -0.5 * ((KNOTS - 1.5) / 0.4) ** 2 + 7.0)
-LEAST = {"max_iterations": 60, "elbo_samples": 500, "progress": False}
+LEAST: dict[str, Any] = {"max_iterations": 60, "elbo_samples": 500, "progress": False}
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_a_broken_entry_point_gives_one_warning_that_names_it(packages):
     assert "'function' (table_model:Table) cannot be used: TypeError: table_model:Table is not" in told[1]
 
 
-def test_nobody_asks_for_entry_points_at_import(tmp_path):
+def test_entry_points_are_not_loaded_at_import(tmp_path):
     import subprocess
     import sys
 

@@ -1,6 +1,7 @@
 """Models as targets: bounds, pytrees and NumPyro, against closed forms and the libraries themselves."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +19,8 @@ from natmix.models.bounds import Bounds
 
 jax.config.update("jax_enable_x64", True)
 
-QUICK = {"max_iterations": 150, "progress": False}
-PLAIN = {"algorithm": "semtron", "start": "region", **QUICK}
+QUICK: dict[str, Any] = {"max_iterations": 150, "progress": False}
+PLAIN: dict[str, Any] = {"algorithm": "semtron", "start": "region", **QUICK}
 """Without a search for components, which takes longest to compile."""
 
 # Bounds ---------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ def test_positions_that_make_no_sense(arguments, words):
         natmix.fit(lambda p: 0.0, **arguments)
 
 
-def test_names_with_bounds_stand_for_numbers():
+def test_bounds_by_name_are_those_by_number():
     found = as_model(
         lambda p: -p["rate"] - p["share"], None, None, None, None, {"rate": (0, None), "share": (0, 1)}
     )
@@ -111,7 +112,7 @@ def test_a_function_outside_jax_may_have_bounds():
     def outside(x):
         return -0.5 * ((float(x[0]) - 0.3) / 0.1) ** 2
 
-    few = {"sample_selector": {"desired_samples": 40}, "elbo_samples": 100}
+    few: dict[str, Any] = {"sample_selector": {"desired_samples": 40}, "elbo_samples": 100}
     result = natmix.fit(
         outside, dim=1, bounds=(0, 1), algorithm="zemtron", max_iterations=20, progress=False, **few
     )
@@ -290,13 +291,13 @@ def test_models_that_cannot_be_fitted():
     with pytest.raises(ValueError, match="no latent variable"):
         natmix.fit(nothing, model_args=(0.3,))
     with pytest.raises(ValueError, match="model_args must be a tuple"):
-        natmix.fit(nothing, model_args=jnp.ones(2))
+        natmix.fit(nothing, model_args=jnp.ones(2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="model_kwargs must be a dictionary"):
-        natmix.fit(nothing, model_kwargs=[1])
+        natmix.fit(nothing, model_kwargs=[1])  # type: ignore[arg-type]
     known = PytreeModel(position_norm, {"x": 0.0})
     for name, value in (("model_args", ()), ("model_kwargs", {}), ("position", 0.0), ("bounds", (0, 1))):
         with pytest.raises(ValueError, match=f"PytreeModel knows its data and variables: leave {name} out"):
-            natmix.fit(known, **{name: value})
+            natmix.fit(known, **{name: value})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a function, got int"):
         natmix.fit(3, model_args=())
 

@@ -218,7 +218,7 @@ def test_arguments_that_cannot_be_a_program(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="cannot be read"):
         natmix.fit(tmp_path / "missing.stan")
     with pytest.raises(ValueError, match="data must be a dictionary"):
-        StanModel(PROGRAM, [1, 2])
+        StanModel(PROGRAM, [1, 2])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="leave model_args"):
         natmix.fit(PROGRAM, model_args=(1,))
     with pytest.raises(ValueError, match="backend must be one of bridgestan, httpstan"):
@@ -365,7 +365,7 @@ def test_a_fit_by_bridgestan(bridgestan):
     values, gradients = model.target().call(x, needs_gradient=True)
     assert values[1] == -np.inf
     slopes = [(model.log_density(x[0] + h) - model.log_density(x[0] - h)) / 2e-5 for h in 1e-5 * np.eye(2)]
-    np.testing.assert_allclose(gradients, [slopes, [0, 0]], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(gradients, [slopes, [0, 0]], rtol=1e-6, atol=1e-6)  # type: ignore[arg-type]
     result = natmix.fit(model, max_iterations=30, progress=False)
     v = result.sample(500)
     shapes = {name: value.shape for name, value in v.items()}

@@ -1,11 +1,11 @@
-"""432 names, both ways."""
+"""432 names, from letters to options and back."""
 
 import itertools
 
 import pytest
 
 from natmix import GMMVI, MODULES
-from natmix.modules.component_updaters import Iblr, TrustRegion
+from natmix.modules.component_updaters import Iblr, TrustRegionComponentUpdater
 
 ALL = ["".join(o.letter for o in combination) for combination in itertools.product(*MODULES.values())]
 
@@ -53,7 +53,7 @@ def test_the_adaptive_stepsize_of_the_direct_update_does_not_overshoot():
 def test_an_option_itself_as_override():
     assert isinstance(GMMVI.from_codename("samyron", component_updater=Iblr()).component_updater, Iblr)
     with pytest.raises(ValueError, match=r"chooses 'Y'.*the override 'T'"):
-        GMMVI.from_codename("samyron", component_updater=TrustRegion())
+        GMMVI.from_codename("samyron", component_updater=TrustRegionComponentUpdater())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from helpers import random_mixture
 
 from natmix import Mixture
 from natmix.kernels.gaussian_batch import LOG_2PI
-from natmix.modules.component_adaptation import Fixed, Vips
+from natmix.modules.component_adaptation import FixedComponents, Vips
 from natmix.modules.component_adaptation.base import EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_adaptation.vips import PAPER_THRESHOLDS as THRESHOLDS
@@ -50,7 +50,7 @@ def points(x, log_target):
 
 def test_fixed_never_changes_anything():
     mixture = random_mixture(0, 3, 2)
-    _, change = adapt(Fixed(), None, mixture, points(jnp.zeros((4, 2)), jnp.zeros(4)))
+    _, change = adapt(FixedComponents(), None, mixture, points(jnp.zeros((4, 2)), jnp.zeros(4)))
     assert not bool(change.add)
     assert not bool(change.delete.any())
 
@@ -62,7 +62,7 @@ def test_the_best_candidate_becomes_the_new_mean(database_size):
     mixture = random_mixture(1, 2, 2)
     x = rng.normal(size=(200, 2)) * 20
     log_target = -0.5 * np.sum((x - 30) ** 2, axis=1)
-    option = Vips(add_iters=30, database_size=database_size)
+    option = Vips(add_iters=30, database_size=database_size)  # type: ignore[arg-type]
     state = option.init(mixture, prior(2))
     log_q = np.asarray(mixture.log_prob(x))
     for turn in range(7):
@@ -108,7 +108,7 @@ def test_the_entropy_of_a_new_component_lies_uniformly_between_model_and_prior()
 @pytest.mark.parametrize(("iteration", "due"), [(0, False), (29, False), (30, True), (31, False), (60, True)])
 def test_additions_come_every_add_iters_but_not_first(iteration, due):
     mixture = random_mixture(1, 2, 2)
-    option = Vips(add_iters=30)
+    option = Vips(add_iters=30)  # type: ignore[arg-type]
     _, change = adapt(
         option, option.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)), iteration
     )
@@ -117,7 +117,7 @@ def test_additions_come_every_add_iters_but_not_first(iteration, due):
 
 def test_no_addition_beyond_the_maximum_or_without_a_usable_candidate():
     mixture = random_mixture(1, 2, 2)
-    full = Vips(max_components=2)
+    full = Vips(max_components=2)  # type: ignore[arg-type]
     _, change = adapt(full, full.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)))
     assert not bool(change.add)
     option = Vips()
@@ -158,7 +158,7 @@ def test_prior_candidates_compete_and_come_from_the_prior():
 @functools.cache
 def compiled_replay(del_iters, K):
     """One program that runs whole histories through the option."""
-    option = Vips(del_iters=del_iters, add_iters=10**6, database_size=0, database_candidates=0)
+    option = Vips(del_iters=del_iters, add_iters=10**6, database_size=0, database_candidates=0)  # type: ignore[arg-type]
     base = random_mixture(2, K, 2)
     nothing = points(np.zeros((1, 2)), [0.0])
 
@@ -210,7 +210,7 @@ def test_a_useless_component_goes_once_the_window_is_full(del_iters):
     assert gone[window - 1].tolist() == [False, True]
 
 
-def test_rewards_far_from_zero_keep_their_digits():
+def test_rewards_far_from_zero_keep_their_precision():
     """The same histories a million nats lower, in float32."""
     n = 60
     for bad, goes in ((-400 * 0.9 ** np.arange(n) - 20, False), (np.full(n, -40.0), True)):

@@ -12,7 +12,12 @@ from natmix.kernels.plan import Plan, using
 from natmix.kernels.trust_region.cholesky import cholesky_search
 from natmix.kernels.trust_region.eigen import eigen_search
 from natmix.kernels.trust_region.kl_by_moments import KlByMoments
-from natmix.modules.component_updaters import OPTIONS, Direct, Iblr, TrustRegion
+from natmix.modules.component_updaters import (
+    OPTIONS,
+    DirectComponentUpdater,
+    Iblr,
+    TrustRegionComponentUpdater,
+)
 from natmix.modules.records import NaturalGradient
 
 ONE = jnp.asarray(1.0)
@@ -53,7 +58,7 @@ def test_direct_step_of_one_lands_on_a_gaussian_target(diagonal):
     target = random_mixture(1, 3, 4, diagonal=diagonal).components
     P, P0 = jnp.linalg.inv(target.covariance()), jnp.linalg.inv(start.covariance())
     g = jnp.einsum("kij,kj->ki", P, start.mean - target.mean)
-    new, ok = update(Direct(), start, pulled(start, P - P0, g), 1.0)
+    new, ok = update(DirectComponentUpdater(), start, pulled(start, P - P0, g), 1.0)
     assert bool(jnp.all(ok))
     np.testing.assert_allclose(new.mean, target.mean, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(new.covariance(), target.covariance(), rtol=1e-9, atol=1e-9)
@@ -63,7 +68,7 @@ def test_direct_step_of_one_lands_on_a_gaussian_target(diagonal):
 def test_direct_follows_equation_4(beta):
     gaussians = random_mixture(2, 4, 3).components
     G, g = random_gradient(3, 4, 3, definite=True)
-    new, ok = update(Direct(), gaussians, pulled(gaussians, G, g), beta)
+    new, ok = update(DirectComponentUpdater(), gaussians, pulled(gaussians, G, g), beta)
     P = np.linalg.inv(gaussians.covariance())
     P1 = P + beta * G
     linear = np.einsum("kij,kj->ki", P, gaussians.mean) + beta * (
@@ -102,7 +107,7 @@ def test_iblr_stays_positive_definite_where_direct_fails():
     )
     G, g = random_gradient(1, K, D)
     ng = pulled(gaussians, 10 * G, g)
-    _, direct_ok = update(Direct(), gaussians, ng, 1.0)
+    _, direct_ok = update(DirectComponentUpdater(), gaussians, ng, 1.0)
     new, ok = update(Iblr(), gaussians, ng, 1.0)
     assert float(direct_ok.mean()) < 0.5
     assert bool(jnp.all(ok))
@@ -133,7 +138,7 @@ def test_trust_region_meets_its_bound_in_float32(D, condition):
     bound = np.exp(rng.uniform(np.log(1e-3), np.log(5.0), size=K)).astype(np.float32)
     ng = NaturalGradient(jnp.asarray(A, jnp.float32), jnp.asarray(a, jnp.float32), jnp.ones(K, bool))
     one = jnp.asarray(1, jnp.float32)
-    new, ok = TrustRegion().update(gaussians, ng, jnp.asarray(bound), jnp.ones(K, int), one)
+    new, ok = TrustRegionComponentUpdater().update(gaussians, ng, jnp.asarray(bound), jnp.ones(K, int), one)
     assert bool(jnp.all(ok))
     assert new.mean.dtype == jnp.float32
     kl = gaussian_kl(new, gaussians)
@@ -157,8 +162,10 @@ def test_trust_region_meets_its_bound_in_float32(D, condition):
 def test_trust_region_never_steps_beyond_the_full_step(T):
     gaussians = random_mixture(4, 5, 3).components
     G, g = random_gradient(5, 5, 3, definite=True)
-    new, ok = update(TrustRegion(), gaussians, pulled(gaussians, 1e-3 * G, 1e-3 * g), 100.0, T=T)
-    full, _ = update(Direct(), gaussians, pulled(gaussians, 1e-3 * G, 1e-3 * g), 1 / T)
+    new, ok = update(
+        TrustRegionComponentUpdater(), gaussians, pulled(gaussians, 1e-3 * G, 1e-3 * g), 100.0, T=T
+    )
+    full, _ = update(DirectComponentUpdater(), gaussians, pulled(gaussians, 1e-3 * G, 1e-3 * g), 1 / T)
     assert bool(jnp.all(ok))
     np.testing.assert_allclose(new.mean, full.mean, rtol=1e-9)
     np.testing.assert_allclose(new.covariance(), full.covariance(), rtol=1e-9)
@@ -173,7 +180,7 @@ def test_trust_region_with_diagonal_covariances_meets_its_bound():
     ng = NaturalGradient(
         jnp.asarray(30 * rng.normal(size=(K, D))), jnp.asarray(rng.normal(size=(K, D))), jnp.ones(K, bool)
     )
-    new, ok = update(TrustRegion(), gaussians, ng, 0.2)
+    new, ok = update(TrustRegionComponentUpdater(), gaussians, ng, 0.2)
     full = FullGaussians.from_covariance
     kl = gaussian_kl(full(new.mean, new.covariance()), full(gaussians.mean, gaussians.covariance()))
     assert bool(jnp.all(ok))
@@ -200,7 +207,7 @@ def test_a_failed_update_leaves_that_component_alone_and_only_it(option, diagona
 def test_indefinite_direct_update_is_undone():
     gaussians = random_mixture(0, 2, 3).components
     G = jnp.stack([-10 * jnp.linalg.inv(gaussians.covariance()[0]), jnp.eye(3)])
-    new, ok = update(Direct(), gaussians, pulled(gaussians, G, jnp.ones((2, 3))), 1.0)
+    new, ok = update(DirectComponentUpdater(), gaussians, pulled(gaussians, G, jnp.ones((2, 3))), 1.0)
     assert ok.tolist() == [False, True]
     np.testing.assert_array_equal(new.mean[0], gaussians.mean[0])
 
@@ -236,7 +243,7 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
     a = rng.normal(size=(K, D)) * np.exp(rng.uniform(-3, size, size=(K, 1)))
     bound = np.exp(rng.uniform(np.log(1e-3), np.log(2.0), size=K))
     bound[::6] = 1e12  # definite ones: the full step
-    A, a, bound = (np.asarray(v, np.float32) for v in (A, a, bound))
+    A, a, bound = (np.asarray(v, np.float32) for v in (A, a, bound))  # type: ignore[assignment]
     found = cholesky_search(*map(jnp.asarray, (A, a, bound)), jnp.asarray(1, jnp.float32))  # type: ignore[call-arg]
     assert bool(jnp.all(found.ok))
     U, shift = np.asarray(found.factor, np.float64), np.asarray(found.shift, np.float64)
@@ -298,7 +305,7 @@ def test_the_search_by_choleskys_refuses_a_bound_of_zero():
 
 
 @pytest.mark.usefixtures("plan")
-@pytest.mark.parametrize("option", [Direct(), Iblr(), TrustRegion()])
+@pytest.mark.parametrize("option", [DirectComponentUpdater(), Iblr(), TrustRegionComponentUpdater()])
 def test_an_update_to_something_too_narrow_for_its_type_fails(option):
     """A standard deviation of 1e-5 beside a mean of 10 is nearly below float32's resolution."""
     flat = jnp.asarray([1.0, 1.0], jnp.float32)
@@ -307,7 +314,7 @@ def test_an_update_to_something_too_narrow_for_its_type_fails(option):
     )
     steep = jnp.stack([jnp.diag(jnp.asarray([c, 0.0], jnp.float32)) for c in (1e2, 1e10, 1e11)])
     natural_gradient = NaturalGradient(steep, jnp.zeros((3, 2), jnp.float32), jnp.ones(3, bool))
-    steps = jnp.full(3, 1e9 if isinstance(option, TrustRegion) else 1.0, jnp.float32)
+    steps = jnp.full(3, 1e9 if isinstance(option, TrustRegionComponentUpdater) else 1.0, jnp.float32)
     one = jnp.asarray(1, jnp.float32)
     new, ok = option.update(gaussians, natural_gradient, steps, jnp.ones(3, int), one)
     assert ok.tolist() == [True, False, False]
@@ -324,6 +331,8 @@ def test_a_component_that_is_too_narrow_may_become_wider():
     widen = jnp.diag(jnp.asarray([-0.5, 0.0], jnp.float32))[None]
     natural_gradient = NaturalGradient(widen, jnp.zeros((1, 2), jnp.float32), jnp.ones(1, bool))
     one = jnp.asarray(1, jnp.float32)
-    new, ok = Direct().update(gaussians, natural_gradient, jnp.ones(1, jnp.float32), jnp.ones(1, int), one)
+    new, ok = DirectComponentUpdater().update(
+        gaussians, natural_gradient, jnp.ones(1, jnp.float32), jnp.ones(1, int), one
+    )
     assert bool(ok[0])
     assert float(new.scale_tril[0, 0, 0]) > 1.2e-7  # type: ignore[attr-defined]

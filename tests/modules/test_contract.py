@@ -108,7 +108,7 @@ def test_an_option_keeps_its_state_and_continuous_hyperparameters_do_not_retrace
 
     after = jax.eval_shape(step, arrays, state)
     again = jax.eval_shape(step, others, after)
-    assert jax.tree.structure(after) == jax.tree.structure(state)
+    assert jax.tree.structure(after) == jax.tree.structure(state)  # type: ignore[operator]
     shapes = [(a.shape, a.dtype) for a in jax.tree.leaves(state)]
     assert shapes == [(a.shape, a.dtype) for a in jax.tree.leaves(again)]
     assert len(traces) == 1

@@ -23,7 +23,7 @@ def quadratic(D, seed=0):
     """log p~ = -x^T H x / 2 + h^T x with an indefinite H."""
     rng = np.random.default_rng(seed)
     H = rng.normal(size=(D, D))
-    H, h = jnp.asarray(H + H.T), jnp.asarray(rng.normal(size=D))
+    H, h = jnp.asarray(H + H.T), jnp.asarray(rng.normal(size=D))  # type: ignore[assignment]
     return lambda x: -0.5 * x @ H @ x + h @ x, H, h
 
 
@@ -92,7 +92,7 @@ def test_more_in_float32_with_few_samples_is_as_good_as_in_float64():
         x, _ = draw(mixture, 2, [40])  # 28 features
         values = jax.vmap(f)(x.astype(jnp.float64)).astype(dtype)
         batch = make_batch(mixture, x, values)
-        more = More(ridge=np.float32(1e-12))
+        more = More(ridge=np.float32(1e-12))  # type: ignore[arg-type]
         estimate = estimated(more, mixture, batch, jnp.asarray(1.0, dtype), jnp.asarray(30.0, dtype))
         G0, _ = exact_quadratic(mixture.astype(jnp.float64), H, h, 1.0)
         A0 = mixture.astype(jnp.float64).components.pull_curvature(G0)

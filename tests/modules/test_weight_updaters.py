@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natmix.modules.weight_updaters import OPTIONS, Direct, TrustRegion
+from natmix.modules.weight_updaters import OPTIONS, DirectWeightUpdater, TrustRegionWeightUpdater
 
 FLOOR = 1e-30
 
@@ -30,7 +30,9 @@ def test_direct_is_equation_9(stepsize, T):
     rng = np.random.default_rng(0)
     old, E = rng.dirichlet(np.ones(7)), 5 * rng.normal(size=7)
     wanted = softmax(np.log(old) + stepsize / T * E)
-    np.testing.assert_allclose(update(Direct(), old, E, stepsize, T), wanted, rtol=1e-10, atol=1e-29)
+    np.testing.assert_allclose(
+        update(DirectWeightUpdater(), old, E, stepsize, T), wanted, rtol=1e-10, atol=1e-29
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -41,7 +43,7 @@ def test_trust_region_takes_the_longest_step_within_the_bound(seed, T):
     old = rng.dirichlet(np.ones(K))
     E = rng.normal(size=K) * np.exp(rng.uniform(-4, 10))
     bound = np.exp(rng.uniform(-7, 1.5))
-    got = update(TrustRegion(), old, E, bound, T)
+    got = update(TrustRegionWeightUpdater(), old, E, bound, T)
     steps = np.exp(np.linspace(-30, 0, 200_001)) / T
     # Brute force over 200,001 steplengths, in blocks.
     best = 0.0
@@ -81,7 +83,12 @@ def test_absent_components_stay_absent_and_change_nothing(option):
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_no_weight_falls_below_the_floor(option):
-    new = update(option(), np.array([0.5, 0.5]), np.array([0.0, -1e6]), 1e9 if option is TrustRegion else 1.0)
+    new = update(
+        option(),
+        np.array([0.5, 0.5]),
+        np.array([0.0, -1e6]),
+        1e9 if option is TrustRegionWeightUpdater else 1.0,
+    )
     np.testing.assert_allclose(new, [1.0, FLOOR], rtol=1e-6)
 
 

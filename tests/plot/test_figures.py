@@ -92,7 +92,7 @@ def test_the_grid_is_normalised_whatever_the_target():
     np.testing.assert_allclose(on_grid(outside_jax, BOUNDS, 12).log_density, coarse, atol=1e-4)
 
 
-def test_contours_enclose_the_masses_they_stand_for():
+def test_contours_enclose_their_masses():
     grid = on_grid(MIXTURE, BOUNDS, 300)
     levels = mass_levels(grid)
     assert (np.diff(levels) > 0).all()
@@ -121,9 +121,9 @@ def test_fit_2d_shows_target_components_and_samples(result, tmp_path):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("$x_1$", "$x_2$")
     assert len(ax.patches) == 3
     (dots,) = (c for c in ax.collections if c.get_label() == "samples")
-    assert dots.get_offsets().shape == (50, 2)
+    assert dots.get_offsets().shape == (50, 2)  # type: ignore[union-attr]
     np.testing.assert_allclose(contour_levels(ax)[:-1], mass_levels(on_grid(MIXTURE, BOUNDS, 60)), atol=1e-4)
-    ax.figure.savefig(tmp_path / "fit.png")
+    ax.figure.savefig(tmp_path / "fit.png")  # type: ignore[union-attr]
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -187,7 +187,7 @@ def test_overview_tells_the_whole_story(result, tmp_path):
     assert below.get_xlabel() == "iteration"
     np.testing.assert_array_equal(contour_levels(left), contour_levels(middle))
     assert len(middle.patches) == 3
-    left.figure.savefig(tmp_path / "overview.png")
+    left.figure.savefig(tmp_path / "overview.png")  # type: ignore[union-attr]
     height, width, _ = plt.imread(tmp_path / "overview.png").shape
     assert (width, height) == (1875, 645)
 
@@ -199,9 +199,9 @@ def test_bad_input_gets_a_sentence(result):
     with pytest.raises(ValueError, match="marginal of a target"):
         plot_fit_2d(three, lambda x: -jnp.sum(x**2), dims=(0, 1))
     with pytest.raises(ValueError, match="two dimensions"):
-        plot_fit_2d(three, dims=(0, 1, 2))
+        plot_fit_2d(three, dims=(0, 1, 2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Give the result"):
-        plot_fit_2d("fit")
+        plot_fit_2d("fit")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs two dimensions"):
         plot_overview(dataclasses.replace(result, mixture=three), lambda x: -jnp.sum(x**2))
     with pytest.raises(ValueError, match="iterations, evaluations, seconds"):

@@ -64,7 +64,7 @@ def test_marginals_draw_fit_and_target(mixture, samples, tmp_path):
     figure = panels[0].figure
     assert "Fit and target: all 6 marginals" in texts(figure)
     assert any("exact samples" in text for text in texts(figure))
-    figure.savefig(tmp_path / "marginals.png")
+    figure.savefig(tmp_path / "marginals.png")  # type: ignore[union-attr]
 
 
 def test_twenty_panels_do_not_overlap():
@@ -77,7 +77,7 @@ def test_twenty_panels_do_not_overlap():
         for b in boxes[i + 1 :]:
             overlap = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
             assert min(overlap) < 12  # at most a tick label of a few pixels
-    assert max(ax.get_tightbbox().y1 for ax in panels) < figure._suptitle.get_window_extent().y0
+    assert max(ax.get_tightbbox().y1 for ax in panels) < figure._suptitle.get_window_extent().y0  # type: ignore[union-attr]
 
 
 def test_of_many_dimensions_the_worst_are_shown(samples):

@@ -16,6 +16,7 @@ G = -E[hess R], g = -E[grad R], R = log p~ - T log q.
 """
 
 import os
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -56,7 +57,7 @@ from gmmvi.optimization.gmmvi_modules.weight_updater import (  # noqa: E402
 )
 from gmmvi.optimization.sample_db import SampleDB  # noqa: E402
 
-OUT = {}  # everything that is written, by name
+OUT: dict[str, Any] = {}  # everything that is written, by name
 NO_RECORD = -3.4028235e38  # how gmmvi marks an empty slot of a history; stored here as NaN
 
 
@@ -84,7 +85,7 @@ def gmm_logpdf(x, weights, means, covs):
         d2, v, logdet = mahalanobis(x, mean, cov)
         comps.append(-0.5 * (d2 + logdet + len(mean) * math.log(2 * math.pi)))
         grads.append(-v)
-    comps = np.stack(comps)
+    comps = np.stack(comps)  # type: ignore[assignment]
     joint = comps + np.log(weights)[:, None]
     total = logsumexp(joint)
     return total, np.einsum("kn,kni->ni", np.exp(joint - total), np.stack(grads)), comps
@@ -101,7 +102,7 @@ def student_t_mixture(x, weights, means, scales, dofs):
         )
         logs.append(math.log(weight) + const - (nu + dim) / 2 * np.log1p(d2 / nu))
         grads.append(-(nu + dim) / (nu + d2)[:, None] * v)
-    logs = np.stack(logs)
+    logs = np.stack(logs)  # type: ignore[assignment]
     total = logsumexp(logs)
     return total, np.einsum("kn,kni->ni", np.exp(logs - total), np.stack(grads))
 

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from natmix.diagnostics import agreement
 jax.config.update("jax_enable_x64", True)
 
 X = np.linspace(0, 1, 5)
-QUICK = {"algorithm": "semydux", "max_iterations": 5, "progress": False, "elbo_samples": 300}
+QUICK: dict[str, Any] = {"algorithm": "semydux", "max_iterations": 5, "progress": False, "elbo_samples": 300}
 
 
 def regression(x, y=None):

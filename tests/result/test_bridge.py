@@ -1,5 +1,7 @@
 """Bridge sampling against closed forms, and where importance sampling fails."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,12 @@ from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.models import NumpyroModel, PytreeModel
 
 NARROW = 0.6
-QUICK = {"algorithm": "semtron", "start": "region", "max_evaluations": 5000, "progress": False}
+QUICK: dict[str, Any] = {
+    "algorithm": "semtron",
+    "start": "region",
+    "max_evaluations": 5000,
+    "progress": False,
+}
 
 
 def narrow_pair(n, m, seed, log_z=3.0):

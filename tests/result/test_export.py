@@ -96,7 +96,7 @@ def test_plots_of_arviz(full, arviz, name):
     plt.switch_backend("Agg")
     some = {"var_names": ["mu", "sigma"]}
     if "ppc" in name:
-        some = {"num_pp_samples" if old else "num_samples": 10}
+        some = {"num_pp_samples" if old else "num_samples": 10}  # type: ignore[dict-item]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plot(full, **some)
@@ -194,7 +194,7 @@ def test_corner_plots_show_what_they_are_asked_for(result):
     for wrong, words in (([0, 0], "different"), ([99], "between 0 and"), (list(range(21)), "1 to 20")):
         with pytest.raises(ValueError, match=words):
             result.plot(dims=wrong)
-    for wrong in (1, [None], [0.5, 1]):
+    for wrong in (1, [None], [0.5, 1]):  # type: ignore[assignment]
         with pytest.raises(ValueError, match="whole numbers"):
             result.plot(dims=wrong)
     with pytest.raises(ValueError, match="3 labels"):

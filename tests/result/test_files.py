@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import pickle
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,8 @@ from natmix.diagnostics.elbo import no_elbo
 jax.config.update("jax_enable_x64", True)
 
 Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
-SHORT = {"max_iterations": 20, "progress": False, "elbo_samples": 300}
-LEAST = {**quick_fits.LEAST, **SHORT}
+SHORT: dict[str, Any] = {"max_iterations": 20, "progress": False, "elbo_samples": 300}
+LEAST: dict[str, Any] = {**quick_fits.LEAST, **SHORT}
 few_iterations = pytest.mark.filterwarnings("ignore:k-hat is")  # fits that had no time to become good
 
 

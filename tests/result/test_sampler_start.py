@@ -53,7 +53,7 @@ def test_points_are_spread_over_the_mixture(result):
     assert far.inverse_mass_matrix == pytest.approx(82.0)
 
 
-def test_nuts_in_numpyro_begins_there(result):
+def test_nuts_in_numpyro_starts_there(result):
     """Without warm-up: only the points given are near 1000."""
     start = sampler_start(result, 2, 0)
     assert {name: value.shape for name, value in start.by_name.items()} == {"mu": (2, 2), "sigma": (2,)}
@@ -66,7 +66,7 @@ def test_nuts_in_numpyro_begins_there(result):
     assert draws["sigma"].min() > 0
 
 
-def test_nuts_in_blackjax_begins_there(result):
+def test_nuts_in_blackjax_starts_there(result):
     blackjax = pytest.importorskip("blackjax")
     start = sampler_start(result, 2, 0)
     nuts = blackjax.nuts(result.model.log_density, 0.5, jnp.asarray(start.inverse_mass_matrix))

@@ -5,17 +5,19 @@ import numpy as np
 from natmix.experiments.runs import WeightHistory
 
 
-def history(components=300, looks=40, seed=0):
+def history(components=300, evaluations=40, seed=0):
     """Components come one after the other and some go; one is there from the start and stays heavy."""
     rng = np.random.default_rng(seed)
-    born = np.sort(rng.integers(0, looks, components))
+    born = np.sort(rng.integers(0, evaluations, components))
     born[0] = 0
-    dies = np.where(rng.random(components) < 0.3, born + rng.integers(1, looks + 1, components), looks)
-    dies[0] = looks
+    dies = np.where(
+        rng.random(components) < 0.3, born + rng.integers(1, evaluations + 1, components), evaluations
+    )
+    dies[0] = evaluations
     size = rng.gamma(1.0, 1.0, components)
     size[0] = 0.5 * size.sum()
     rows = []
-    for t in range(looks):
+    for t in range(evaluations):
         (ids,) = np.nonzero((born <= t) & (dies > t))
         rows.append((10 * t + 1, ids, size[ids] / size[ids].sum()))
     return WeightHistory.from_rows(rows)

@@ -95,3 +95,27 @@ def padded(mixture, batch, rows, columns):
     batch = dataclasses.replace(batch, log_components=log_c, valid=valid, zero=batch.zero & valid)
     gaussians = jax.tree.map(lambda a: jnp.concatenate([a, a[:columns]]), mixture.components)
     return Mixture(jnp.pad(mixture.log_weights, (0, columns), constant_values=-jnp.inf), gaussians), batch
+
+
+def with_zeros(mixture, batch):
+    """The batch with a density of zero at some of the samples on one side."""
+    zero = (batch.x[:, 0] > mixture.means[:, 0].mean() + 0.1) & (jnp.arange(len(batch.x)) % 3 > 0)
+    assert jnp.any(zero)
+    log_target = jnp.where(zero, jnp.min(batch.log_target) - 30, batch.log_target)
+    return mixture, dataclasses.replace(batch, zero=zero, log_target=log_target)
+
+
+def with_invalid_samples(mixture, batch):
+    """The batch with every fourth sample invalid."""
+    valid = jnp.arange(len(batch.x)) % 4 > 0
+    return mixture, dataclasses.replace(batch, valid=valid, log_target=jnp.where(valid, batch.log_target, 0))
+
+
+def check_padding(mixture, batch):
+    """Samples beyond the count and absent components change nothing."""
+    K = mixture.num_components
+    alone, beside = estimate(mixture, batch), estimate(*padded(mixture, batch, 2000, 3))
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
+        np.testing.assert_allclose(a, b[:K], rtol=1e-10, atol=1e-10)
+    assert not np.any(beside.curvature[K:])
+    assert not np.any(beside.gradient[K:])

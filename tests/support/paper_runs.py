@@ -8,9 +8,9 @@ from natmix.experiments.tables.summary import summarise
 
 
 def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compiling=None):
-    """A directory with the paper's hyperparameters; seeds: number -> [(seconds, -ELBO), ...] of its looks.
+    """A directory with the paper's hyperparameters; seeds: number -> evaluations (seconds, -ELBO).
 
-    ``compiling`` has the seconds that each seed spent compiling before the first look, 0.5 if left out.
+    ``compiling`` has the seconds that each seed spent compiling before the first evaluation, 0.5 if left out.
     """
     preset = presets.paper(codename, problem)
     limits = {
@@ -34,7 +34,7 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compili
     path.mkdir(parents=True)
     (path / "config.json").write_text(json.dumps(config))
     (path / "environment.json").write_text("{}")
-    for n, looks in seeds.items():
+    for n, evaluations in seeds.items():
         folder = path / f"seed-{n}"
         folder.mkdir()
         compile_seconds = (compiling or {}).get(n, 0.5)
@@ -50,10 +50,10 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compili
                 "zero_share": 0.0,
                 "invalid_share": 0.25,
             }
-            for i, (t, y) in enumerate(looks)
+            for i, (t, y) in enumerate(evaluations)
         ]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        seconds, value = looks[-1]
+        seconds, value = evaluations[-1]
         final = {
             "neg_elbo": value,
             "neg_elbo_se": 0.01,

@@ -123,7 +123,7 @@ def messages():
     five = GMMVI.from_codename("samtron").init(0, random_mixture(0, 5, 2))
     wrong = {
         "two axes": lambda: natmix.fit(lambda x: -x @ x, 2, mesh=jax.make_mesh((2, 4), ("a", "b"))),
-        "a number": lambda: natmix.fit(lambda x: -x @ x, 2, mesh=8),
+        "a number": lambda: natmix.fit(lambda x: -x @ x, 2, mesh=8),  # type: ignore[arg-type]
         "twice": lambda: eight.on(jax.devices() * 2),
         "rows": lambda: eight.ask(five),
     }

@@ -23,7 +23,7 @@ class Bumps(eqx.Module):
 class Traces(list):
     """Hashable, so that it may be static."""
 
-    def __hash__(self):
+    def __hash__(self):  # type: ignore[override]
         return id(self)
 
     def __eq__(self, other):

@@ -1,5 +1,7 @@
 """A function that has come to mean something else is not taken for the old one."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,13 @@ def test_a_second_fit_sees_changed_data():
     def f(x):
         return -0.5 * jnp.sum((x - data["mu"]) ** 2)
 
-    options = {"dim": 1, "max_iterations": 40, "progress": False, "algorithm": "semtrux", "init_scale": 3.0}
+    options: dict[str, Any] = {
+        "dim": 1,
+        "max_iterations": 40,
+        "progress": False,
+        "algorithm": "semtrux",
+        "init_scale": 3.0,
+    }
     one = natmix.fit(f, **options)
     data["mu"] = 3.0
     two = natmix.fit(f, **options)

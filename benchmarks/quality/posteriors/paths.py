@@ -46,7 +46,7 @@ def run(problem: Problem, seed: int, budget: int) -> Outcome:
             (jax.random.split(key_run, AT_ONCE), start),
         )
 
-    states, spent = [], 0
+    states, spent = [], 0  # type: ignore[var-annotated]
     while spent < budget // 2 and len(states) * AT_ONCE < MOST:
         key, key_runs = jax.random.split(key)
         best, info = lbfgs_runs(key_runs)

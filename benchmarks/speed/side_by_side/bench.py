@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -40,7 +40,7 @@ class Turn(NamedTuple):
 
 def turns(targets: list[str], allocators: list[str]) -> list[Turn]:
     """natmix and the reference by turns, the reference with every target and setting of the allocator."""
-    found = []
+    found: list[Any] = []
     for target in targets:
         for allocator in allocators:
             variables = ALLOCATORS[allocator]

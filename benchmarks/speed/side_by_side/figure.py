@@ -41,7 +41,7 @@ def _figure(rows: dict[Row, list[Seed]], over: str, label: str, path: Path) -> N
     figure.supylabel("-ELBO above the lowest seen [nats]")
     labels = {_label(name) for name in STYLES}
     handles = {h.get_label(): h for a in figure.axes for h in a.get_lines() if h.get_label() in labels}
-    figure.legend(
+    figure.legend(  # type: ignore[call-overload]
         handles.values(), handles.keys(), loc="outside upper center", ncols=3, frameon=False, fontsize=8
     )
     figure.savefig(path, dpi=130)
@@ -71,6 +71,6 @@ def _label(name: str) -> str:
 
 
 def _curve(run: Run, over: str) -> tuple[np.ndarray, np.ndarray]:
-    return tuple(
+    return tuple(  # type: ignore[return-value]
         np.array([checkpoint[key] for checkpoint in run["checkpoints"]], float) for key in (over, "neg_elbo")
     )

@@ -53,7 +53,7 @@ def main(name: str, codename: str, seed: int, directory: Path) -> None:
         "natmix": natmix.__version__,
     }
     directory.mkdir(parents=True, exist_ok=True)
-    np.savez(directory / "problem.npz", **{k: np.asarray(v) for k, v in stored.items()})
+    np.savez(directory / "problem.npz", **{k: np.asarray(v) for k, v in stored.items()})  # type: ignore[arg-type]
     (directory / "settings.json").write_text(json.dumps(settings, indent=1))
 
 

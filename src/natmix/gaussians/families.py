@@ -5,13 +5,13 @@ from typing import TypeVar
 from natmix.gaussians.base import AbstractGaussians
 from natmix.gaussians.diagonal import DiagonalGaussians
 from natmix.gaussians.full import FullGaussians
+from natmix.registry import registry_of
 
 Family = TypeVar("Family", bound=type[AbstractGaussians])
 
-FAMILIES: dict[str, type[AbstractGaussians]] = {
-    FullGaussians.name: FullGaussians,
-    DiagonalGaussians.name: DiagonalGaussians,
-}
+FAMILIES: dict[str, type[AbstractGaussians]] = registry_of(
+    "covariance family", (FullGaussians, DiagonalGaussians), lambda family: family.name
+)
 """What ``fit(covariance=name)`` accepts, in the order in which names are listed."""
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from natmix.array_types import Count
 from natmix.kernels import native
 from natmix.kernels.blocks import block_rows, map_blocks
+from natmix.kernels.forms import GaussianRows, first_applicable, otherwise
 from natmix.kernels.gaussian_batch import GaussianBatch, triangular
 from natmix.kernels.log_densities import log_prob, native_applies
 from natmix.kernels.plan import Plan, current
@@ -24,9 +25,12 @@ _BLOCKS = 16
 """New samples are handled in so many blocks, because usually only a few of them are real."""
 
 
+FORMS: GaussianRows[Form] = (("native", native_applies), ("blocks", otherwise))
+
+
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
     """The native kernel wherever it applies."""
-    return "native" if native_applies(plan, gaussians, samples) else "blocks"
+    return first_applicable(FORMS, plan, gaussians, samples)
 
 
 def background_log_density(

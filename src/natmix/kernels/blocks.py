@@ -41,9 +41,10 @@ def skipping(rows: int, n: int, count: Count | int | None) -> int:
 
 
 def _budget() -> int:
-    if current().on_cpu:
-        return _CPU_ELEMENTS
-    return current().by_memory(_BYTES_PER_ELEMENT, *_ACCELERATOR_ELEMENTS)
+    plan = current()
+    if plan.block_elements is not None:
+        return plan.block_elements
+    return _CPU_ELEMENTS if plan.on_cpu else plan.by_memory(_BYTES_PER_ELEMENT, *_ACCELERATOR_ELEMENTS)
 
 
 def map_blocks(

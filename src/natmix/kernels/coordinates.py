@@ -29,6 +29,7 @@ from jaxtyping import Array, Float, Int
 
 from natmix.kernels.blocks import block_rows, skipping
 from natmix.kernels.float64 import in_double
+from natmix.kernels.forms import GaussianRows, first_applicable, otherwise
 from natmix.kernels.gaussian_batch import GaussianBatch
 from natmix.kernels.linalg import einsum
 from natmix.kernels.plan import Plan
@@ -42,13 +43,24 @@ _ACCELERATOR_QUADRATIC = 64
 barrier = jax.lax.optimization_barrier
 
 
-def choose_coordinates(plan: Plan, gaussians: GaussianBatch) -> Coordinates:
-    """Products of coordinates need fast float64 and dense factors."""
-    if gaussians.factors is None or not plan.fast_float64:
-        return "whitened"
-    if plan.on_cpu:
-        return "quadratic" if gaussians.dim <= _CPU_QUADRATIC else "whitened"
-    return "circular" if gaussians.dim <= _ACCELERATOR_QUADRATIC else "stacked"
+def products_apply(plan: Plan, gaussians: GaussianBatch, samples: int = 0) -> bool:
+    """Whether products of coordinates can be used and pay: they need fast float64 and dense factors."""
+    limit = _CPU_QUADRATIC if plan.on_cpu else _ACCELERATOR_QUADRATIC
+    return gaussians.factors is not None and plan.fast_float64 and gaussians.dim <= limit
+
+
+FORMS: GaussianRows[Coordinates] = (
+    ("quadratic", lambda plan, gaussians, n: plan.on_cpu and products_apply(plan, gaussians)),
+    ("circular", products_apply),
+    ("stacked", lambda plan, g, n: not plan.on_cpu and plan.fast_float64 and g.factors is not None),
+    ("whitened", otherwise),
+)
+"""The forms that compute all pairs of a sample and a component."""
+
+
+def choose_coordinates(plan: Plan, gaussians: GaussianBatch, samples: int = 0) -> Coordinates:
+    """The coordinates that are fastest on the device."""
+    return first_applicable(FORMS, plan, gaussians, samples)
 
 
 def samples_per_block(form: str, gaussians: GaussianBatch, samples: int, count: Array | None) -> int:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from natmix.array_types import Count, PyTree
 from natmix.kernels import native
 from natmix.kernels.blocks import block_rows, fold_blocks, map_blocks
+from natmix.kernels.forms import PlanRows, first_applicable, otherwise
 from natmix.kernels.importance_weights import log_importance
 from natmix.kernels.linalg import einsum
 from natmix.kernels.plan import Plan, current
@@ -26,11 +27,16 @@ from natmix.kernels.sample_arrays import Weighting
 Form = Literal["native", "blocks", "whole"]
 
 
+FORMS: PlanRows[Form] = (
+    ("native", lambda plan: plan.native),
+    ("blocks", lambda plan: plan.on_one_cpu),
+    ("whole", otherwise),
+)
+
+
 def choose(plan: Plan) -> Form:
     """By the device alone: the native kernels are faster for every size."""
-    if plan.native:
-        return "native"
-    return "blocks" if plan.on_cpu and plan.mesh is None else "whole"
+    return first_applicable(FORMS, plan)
 
 
 def log_sums(

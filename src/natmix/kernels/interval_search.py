@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from natmix.kernels.forms import PlanRows, first_applicable, otherwise
 from natmix.kernels.plan import Plan, current
 
 _HALVINGS_PER_ROUND = (7, 11)
@@ -21,9 +22,12 @@ _NUMBERS_PER_ROUND = 2**22
 Form = Literal["halving", "sections"]
 
 
+FORMS: PlanRows[Form] = (("halving", lambda plan: plan.on_cpu), ("sections", otherwise))
+
+
 def choose(plan: Plan) -> Form:
     """By the device alone."""
-    return "halving" if plan.on_cpu else "sections"
+    return first_applicable(FORMS, plan)
 
 
 def first_inside(

@@ -2,6 +2,9 @@
 
 Forms: those of `natmix.kernels.coordinates`, computed by XLA; and native, which keeps some samples in the
 processor's registers and needs no temporary array. The native form is differentiated by XLA's forms.
+
+Forms of reordering: gather, on one device; and recompute, on several, where each device computes those of its
+own samples instead of sending N x K numbers around.
 """
 
 import functools
@@ -14,7 +17,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Int
 
 from natmix.array_types import Count
-from natmix.kernels import native
+from natmix.kernels import coordinates, native
 from natmix.kernels.blocks import map_blocks
 from natmix.kernels.coordinates import (
     Coordinates,
@@ -29,24 +32,35 @@ from natmix.kernels.coordinates import (
     with_one,
 )
 from natmix.kernels.float64 import in_double
+from natmix.kernels.forms import GaussianRows, PlanRows, first_applicable, otherwise
 from natmix.kernels.gaussian_batch import LOG_2PI, GaussianBatch, triangular
 from natmix.kernels.linalg import einsum
 from natmix.kernels.plan import Plan, current
 
 Form = Literal["native"] | Coordinates
+ReorderForm = Literal["gather", "recompute"]
 
 MANY_SAMPLES = 64
 """Native kernels are used from this number of samples on: for fewer a call costs more than it saves."""
 
 
-def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
-    """Native kernels if they apply, otherwise the coordinates that are fastest on the device."""
-    return "native" if native_applies(plan, gaussians, samples) else choose_coordinates(plan, gaussians)
-
-
 def native_applies(plan: Plan, gaussians: GaussianBatch, samples: int) -> bool:
     """Whether native kernels apply: they need dense factors and enough samples."""
     return plan.native and gaussians.factors is not None and samples >= MANY_SAMPLES
+
+
+FORMS: GaussianRows[Form] = (("native", native_applies), *coordinates.FORMS)
+REORDER_FORMS: PlanRows[ReorderForm] = (("gather", lambda plan: plan.mesh is None), ("recompute", otherwise))
+
+
+def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
+    """Native kernels if they apply, otherwise the coordinates that are fastest on the device."""
+    return first_applicable(FORMS, plan, gaussians, samples)
+
+
+def choose_reorder(plan: Plan) -> ReorderForm:
+    """By the number of devices alone."""
+    return first_applicable(REORDER_FORMS, plan)
 
 
 def log_prob(
@@ -110,11 +124,12 @@ def reordered(
     x: Float[Array, "N D"],
     count: Count,
     present: Bool[Array, " K"],
+    form: ReorderForm | None = None,
 ) -> Float[Array, "N K"]:
     """Log densities of old and new samples, reordered like the samples x."""
-    if current().mesh is None:
+    form = form or choose_reorder(current())
+    if form == "gather":
         return jnp.concatenate(log_densities)[order]
-    # Each device recomputes those of its own samples instead of sending N x K numbers around.
     return log_prob(gaussians, x, count, present)
 
 

@@ -15,6 +15,7 @@ Forms of samples of components:
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -25,6 +26,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from natmix.kernels import native
 from natmix.kernels.blocks import components_at_once, map_components
+from natmix.kernels.forms import first_applicable, otherwise
 from natmix.kernels.gaussian_batch import GaussianBatch, triangular
 from natmix.kernels.plan import Plan, current
 from natmix.kernels.ring_buffer import leading
@@ -39,16 +41,31 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
+def _known(keys: Key[Array, " B"], dtype: np.dtype) -> bool:
+    """Whether the keys belong to the generator implemented here, and the type is float32."""
+    by_number = getattr(jax.config, "jax_threefry_partitionable", False)
+    return dtype == np.float32 and by_number and str(jax.random.key_impl(keys)) == "threefry2x32"
+
+
+NORMAL_FORMS: tuple[tuple[NormalForm, Callable[[Plan, Key[Array, " B"], np.dtype], bool]], ...] = (
+    ("one_pass", lambda plan, keys, dtype: plan.on_cpu and _known(keys, dtype)),
+    ("jax", otherwise),
+)
+DRAW_FORMS: tuple[tuple[DrawForm, Callable[[Plan, Key[Array, " B"], GaussianBatch], bool]], ...] = (
+    ("native", lambda plan, keys, g: plan.native and g.factors is not None and _known(keys, g.dtype)),
+    ("blocks", lambda plan, keys, g: plan.mesh is None),
+    ("whole", otherwise),
+)
+
+
 def choose_normals(plan: Plan, keys: Key[Array, " B"], dtype: np.dtype) -> NormalForm:
     """One pass on a CPU if the generator is Threefry and the type float32."""
-    return "one_pass" if plan.on_cpu and _known(keys, dtype) else "jax"
+    return first_applicable(NORMAL_FORMS, plan, keys, dtype)
 
 
 def choose_draws(plan: Plan, keys: Key[Array, " B"], gaussians: GaussianBatch) -> DrawForm:
     """The native kernel implements Threefry, for dense factors in float32."""
-    if plan.native and gaussians.factors is not None and _known(keys, gaussians.dtype):
-        return "native"
-    return "blocks" if plan.mesh is None else "whole"
+    return first_applicable(DRAW_FORMS, plan, keys, gaussians)
 
 
 def normals(
@@ -93,12 +110,6 @@ def _draws(
 ) -> Float[Array, "B n D"]:
     """``n`` samples of each of these components."""
     return gaussians.take(slots).colour(normals(keys, (n, gaussians.dim), gaussians.dtype))
-
-
-def _known(keys: Key[Array, " B"], dtype: np.dtype) -> bool:
-    """Whether the keys belong to the generator implemented here, and the type is float32."""
-    by_number = getattr(jax.config, "jax_threefry_partitionable", False)
-    return dtype == np.float32 and by_number and str(jax.random.key_impl(keys)) == "threefry2x32"
 
 
 def _bits(key: UInt32[Array, "B 2"], n: int) -> UInt32[Array, "B n"]:

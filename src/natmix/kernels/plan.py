@@ -43,6 +43,7 @@ class Plan:
         memory: bytes of an accelerator's memory, 0 where JAX does not say.
         cores: that this process may use on the host.
         mesh: several devices that components and samples are divided among, or None.
+        block_elements: numbers in a block of samples or components; by the device if None.
     """
 
     platform: str = "cpu"
@@ -51,6 +52,7 @@ class Plan:
     memory: int = 0
     cores: int = 1
     mesh: Mesh | None = None
+    block_elements: int | None = None
 
     @classmethod
     def detect(cls, device: jax.Device | None = None, mesh: Mesh | None = None) -> "Plan":
@@ -71,6 +73,11 @@ class Plan:
     def on_cpu(self) -> bool:
         """Whether the arrays are on the CPU."""
         return self.platform == "cpu"
+
+    @property
+    def on_one_cpu(self) -> bool:
+        """Whether the arrays are on the CPU, and not divided among several devices."""
+        return self.on_cpu and self.mesh is None
 
     @property
     def native(self) -> bool:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from natmix.array_types import Count, PyTree
 from natmix.kernels.batching import batch_max
 from natmix.kernels.blocks import components_at_once
-from natmix.kernels.coordinates import choose_coordinates
+from natmix.kernels.coordinates import products_apply
 from natmix.kernels.gaussian_batch import GaussianBatch, TriangularFactors
 from natmix.kernels.linalg import einsum
 from natmix.kernels.plan import Plan
@@ -39,7 +39,7 @@ def sparse_pays(plan: Plan, gaussians: GaussianBatch, samples: int) -> bool:
     K, D = gaussians.capacity, gaussians.dim
     if gaussians.factors is None or K == 1 or plan.mesh is not None:
         return False
-    products = choose_coordinates(plan, gaussians) in ("quadratic", "circular")
+    products = products_apply(plan, gaussians)
     if plan.on_cpu:
         return not products or (K <= _FEW_COMPONENTS and D >= _NOT_FEW_DIMENSIONS)
     return not products and K * samples * D * D > _ACCELERATOR_PAIRS

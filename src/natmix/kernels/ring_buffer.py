@@ -6,8 +6,15 @@ Forms of writing:
     slices      two slices, for a CPU without native kernels, as XLA's scatter is slow there.
     scatter     on accelerators; on several devices, where each picks the rows for its own slots; and where
                 there are more rows than slots.
+
+Forms of finding the rows where a mask holds: native; and binary search in their running count, by a loop
+(scan) on a CPU, unrolled on an accelerator: there a loop has several kernels per halving, and all halvings
+unrolled are one kernel.
+
+Forms of counting rows: native, and scatter.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -16,19 +23,33 @@ from jaxtyping import Array, Bool, Int
 
 from natmix.array_types import Count
 from natmix.kernels import native
+from natmix.kernels.forms import PlanRows, first_applicable, otherwise
 from natmix.kernels.plan import Plan, current
 from natmix.kernels.sharding import everywhere
 
 Form = Literal["native", "slices", "scatter"]
-FrontForm = Literal["native", "search"]
+SearchForm = Literal["scan", "scan_unrolled"]
+FrontForm = Literal["native"] | SearchForm
 CountForm = Literal["native", "scatter"]
+
+
+def _native(plan: Plan, *sizes: int) -> bool:
+    return plan.native
+
+
+FORMS: tuple[tuple[Form, Callable[[Plan, int, int], bool]], ...] = (
+    ("native", _native),
+    ("slices", lambda plan, slots, rows: plan.on_one_cpu and rows <= slots),
+    ("scatter", otherwise),
+)
+SEARCH_FORMS: PlanRows[SearchForm] = (("scan", lambda plan: plan.on_cpu), ("scan_unrolled", otherwise))
+FRONT_FORMS: PlanRows[FrontForm] = (("native", _native), *SEARCH_FORMS)
+COUNT_FORMS: PlanRows[CountForm] = (("native", _native), ("scatter", otherwise))
 
 
 def choose(plan: Plan, slots: int, rows: int) -> Form:
     """How to write up to ``rows`` rows into so many slots."""
-    if plan.native:
-        return "native"
-    return "slices" if plan.on_cpu and plan.mesh is None and rows <= slots else "scatter"
+    return first_applicable(FORMS, plan, slots, rows)
 
 
 def put_chosen(
@@ -72,15 +93,18 @@ def _put(store: Array, rows: Array, first: Count, number: Int[Array, " N"], coun
     return jax.lax.dynamic_update_slice_in_dim(store, merged, first, 0)
 
 
-def leading(number: Int[Array, " K"], most: int) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
+def leading(
+    number: Int[Array, " K"], most: int, form: SearchForm | None = None
+) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
     """The first ``number`` of the ``most`` places of each row, one row after the other: rows and places.
 
     Places are counted through all rows; the result is undefined after the last one.
     """
+    form = form or first_applicable(SEARCH_FORMS, current())
     K = number.shape[0]
     ends = jnp.cumsum(number)
     i = jnp.arange(K * most, dtype=jnp.int32)
-    row = jnp.minimum(jnp.searchsorted(ends, i, side="right", method=_method()), K - 1).astype(jnp.int32)
+    row = jnp.minimum(jnp.searchsorted(ends, i, side="right", method=form), K - 1).astype(jnp.int32)
     place = row * most + i - (ends - number)[row].astype(jnp.int32)
     return row, jnp.minimum(place, K * most - 1)
 
@@ -93,10 +117,11 @@ def to_front(mask: Bool[Array, " N"], *arrays: Array) -> tuple[Array, ...]:
 
 def front(mask: Bool[Array, " N"], form: FrontForm | None = None) -> Int[Array, " N"]:
     """The indices where ``mask`` holds, in their order; undefined after them."""
-    if (form or ("native" if current().native else "search")) == "native":
+    form = form or first_applicable(FRONT_FORMS, current())
+    if form == "native":
         return native.nonzero(mask)
     n = mask.shape[0]
-    order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=_method())
+    order = jnp.searchsorted(jnp.cumsum(everywhere(mask)), jnp.arange(1, n + 1), method=form)
     return jnp.minimum(order, n - 1).astype(jnp.int32)
 
 
@@ -107,11 +132,7 @@ def count_rows(
     form: CountForm | None = None,
 ) -> Int[Array, " K"]:
     """How often each number from 0 to K - 1 occurs in ``row`` where ``mask`` holds."""
-    if (form or ("native" if current().native else "scatter")) == "native":
+    form = form or first_applicable(COUNT_FORMS, current())
+    if form == "native":
         return native.masked_bincount(row, mask, K)
     return jnp.zeros(K, jnp.int32).at[row].add(mask.astype(jnp.int32))
-
-
-def _method() -> str:
-    # On an accelerator a loop has several kernels per halving; unrolled, all halvings are one kernel.
-    return "scan" if current().on_cpu else "scan_unrolled"

@@ -1,7 +1,9 @@
 """Scores grad log q(x) = -sum_k q(k|x) S^-1 (x - m) of a mixture of Gaussians at N samples.
 
-Forms: those of `natmix.kernels.coordinates`; sparse, without negligible pairs of a sample and a component;
-and native, which skips such pairs too and computes responsibilities as it goes.
+Forms: those of `natmix.kernels.coordinates`, with N x K responsibilities in memory; fused, where each block
+of samples computes its own, which is faster on a CPU than to write them to memory; sparse, without negligible
+pairs of a sample and a component; and native, which skips such pairs too and computes responsibilities as it
+goes.
 """
 
 from collections.abc import Callable
@@ -14,21 +16,22 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
 from natmix.array_types import Count
-from natmix.kernels import native
+from natmix.kernels import coordinates, native
 from natmix.kernels.batching import batch_max
 from natmix.kernels.blocks import map_blocks
 from natmix.kernels.coordinates import (
     Coordinates,
     barrier,
-    choose_coordinates,
     circular_pairs,
     natural,
+    products_apply,
     quadratic_matrices,
     samples_per_block,
     stacked_whitened,
     with_one,
 )
 from natmix.kernels.float64 import in_double
+from natmix.kernels.forms import GaussianRows, first_applicable
 from natmix.kernels.gaussian_batch import GaussianBatch, TriangularFactors, triangular
 from natmix.kernels.linalg import einsum
 from natmix.kernels.log_densities import native_applies
@@ -41,16 +44,30 @@ from natmix.kernels.relevant_blocks import (
     whitened_blocks,
 )
 
-Form = Literal["native", "sparse"] | Coordinates
+WeightedForm = Literal["sparse"] | Coordinates
+Form = Literal["native", "fused_quadratic", "fused_whitened"] | WeightedForm
+
+WEIGHTED_FORMS: GaussianRows[WeightedForm] = (("sparse", sparse_pays), *coordinates.FORMS)
+"""Where the responsibilities are given."""
+FORMS: GaussianRows[Form] = (
+    ("native", native_applies),
+    ("sparse", sparse_pays),
+    ("fused_quadratic", lambda plan, g, n: plan.on_one_cpu and products_apply(plan, g, n)),
+    ("fused_whitened", lambda plan, g, n: plan.on_one_cpu),
+    *coordinates.FORMS,
+)
+FUSED: dict[str, Coordinates] = {"fused_quadratic": "quadratic", "fused_whitened": "whitened"}
+"""The coordinates of the fused forms."""
 
 
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
     """Native kernels if they apply, the sparse form if skipping pairs pays, otherwise all pairs."""
-    if native_applies(plan, gaussians, samples):
-        return "native"
-    if sparse_pays(plan, gaussians, samples):
-        return "sparse"
-    return choose_coordinates(plan, gaussians)
+    return first_applicable(FORMS, plan, gaussians, samples)
+
+
+def choose_weighted(plan: Plan, gaussians: GaussianBatch, samples: int) -> WeightedForm:
+    """The same among the forms with given responsibilities."""
+    return first_applicable(WEIGHTED_FORMS, plan, gaussians, samples)
 
 
 def mixture_score(
@@ -62,18 +79,15 @@ def mixture_score(
     form: Form | None = None,
 ) -> Float[Array, "N D"]:
     """Grad log q(x), given the log densities of the components."""
-    plan = current()
-    form = form or choose(plan, gaussians, x.shape[0])
+    form = form or choose(current(), gaussians, x.shape[0])
     if form == "native":
         m, _, W = triangular(gaussians)
         return native.score(x, m, W, log_components, log_weights, count)
-    if form == "sparse" or not plan.on_cpu or plan.mesh is not None:
-        r = responsibilities(log_components, log_weights)
-        return weighted_score(gaussians, r, x, count, form)
-    # On a CPU it takes longer to write N x K responsibilities to memory than to compute them.
-    block = Partial(_score_of_densities, _BLOCKS[form], gaussians, log_weights)
-    rows = samples_per_block(form, gaussians, x.shape[0], count)
-    return map_blocks(block, (log_components, x), rows, count)
+    if form == "fused_quadratic" or form == "fused_whitened":
+        block = Partial(_score_of_densities, _BLOCKS[FUSED[form]], gaussians, log_weights)
+        rows = samples_per_block(FUSED[form], gaussians, x.shape[0], count)
+        return map_blocks(block, (log_components, x), rows, count)
+    return weighted_score(gaussians, responsibilities(log_components, log_weights), x, count, form)
 
 
 def weighted_score(
@@ -81,10 +95,10 @@ def weighted_score(
     r: Float[Array, "N K"],
     x: Float[Array, "N D"],
     count: Count | None = None,
-    form: Literal["sparse"] | Coordinates | None = None,
+    form: WeightedForm | None = None,
 ) -> Float[Array, "N D"]:
     """-sum_k r S^-1 (x - m), given responsibilities r that sum to one."""
-    chosen = form or choose(current().without_native(), gaussians, x.shape[0])
+    chosen = form or choose_weighted(current(), gaussians, x.shape[0])
     if chosen == "sparse":
         return -_sparse_sums(triangular(gaussians), r, x, count)
     rows = samples_per_block(chosen, gaussians, x.shape[0], count)

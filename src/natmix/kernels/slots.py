@@ -11,15 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from natmix.array_types import Count, Flag
+from natmix.kernels.forms import PlanRows, first_applicable, otherwise
 from natmix.kernels.plan import Plan, current
 
 S = TypeVar("S")
 Form = Literal["index", "compare"]
 
 
+FORMS: PlanRows[Form] = (("index", lambda plan: plan.on_one_cpu), ("compare", otherwise))
+
+
 def choose(plan: Plan) -> Form:
     """By the device alone."""
-    return "index" if plan.on_cpu and plan.mesh is None else "compare"
+    return first_applicable(FORMS, plan)
 
 
 def set_slot(values: S, slot: Count, value: S, do: Flag, form: Form | None = None) -> S:

@@ -3,8 +3,7 @@
 They are the expected Hessian and gradient by Stein's lemma (Eq. 7 and Eq. 6 of the paper), seen from whitened
 coordinates: L^T E[S^-1 (x - m) (grad R)^T] L = E[y (grad R)^T] L with y = L^-1 (x - m).
 
-Forms: those of `natmix.kernels.coordinates`; sparse, without negligible pairs of a sample and a component;
-and native, which skips such pairs too and computes the weights as it goes.
+Forms: as for scores (`natmix.kernels.scores`), with importance weights in place of responsibilities.
 """
 
 from collections.abc import Callable
@@ -18,8 +17,9 @@ from jaxtyping import Array, Bool, Float
 from natmix.array_types import Count
 from natmix.kernels import native, scores
 from natmix.kernels.blocks import map_components, sum_blocks
-from natmix.kernels.coordinates import Coordinates, barrier, samples_per_block, stacked_whitened
+from natmix.kernels.coordinates import barrier, samples_per_block, stacked_whitened
 from natmix.kernels.float64 import in_double
+from natmix.kernels.forms import first_applicable
 from natmix.kernels.gaussian_batch import Curvature, GaussianBatch, TriangularFactors, triangular
 from natmix.kernels.importance_sums import largest_log_weights, relative_weights
 from natmix.kernels.importance_weights import ImportanceWeights, importance_weights, own_weights
@@ -28,14 +28,20 @@ from natmix.kernels.plan import Plan, current
 from natmix.kernels.relevant_blocks import RelevantBlocks, blocks_of, summed_at_once, whitened_blocks
 from natmix.kernels.sample_arrays import SampleArrays
 
-Form = Literal["native", "sparse"] | Coordinates
+Form = scores.Form
+WeightedForm = scores.WeightedForm
+FORMS = scores.FORMS
+"""The same table as for scores: the work is the same."""
+WEIGHTED_FORMS = scores.WEIGHTED_FORMS
+
+FusedForm = Literal["native", "fused_quadratic", "fused_whitened"]
 Moments = tuple[Curvature, Float[Array, "K D"]]
 """The weighted sums of y (grad R)^T L, symmetrised, and of L^T grad R."""
 
 
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int) -> Form:
-    """As for scores: the work is the same."""
-    return scores.choose(plan, gaussians, samples)
+    """Native kernels if they apply, the sparse form if skipping pairs pays, otherwise all pairs."""
+    return first_applicable(FORMS, plan, gaussians, samples)
 
 
 class SteinSums(NamedTuple):
@@ -59,13 +65,22 @@ def stein_sums(
     form: Form | None = None,
 ) -> SteinSums:
     """Stein's sums with the weights q(x|o) / z(x) of samples shared by all components."""
-    plan = current()
-    form = form or choose(plan, gaussians, samples.x.shape[0])
-    if form != "native" and (form == "sparse" or not plan.on_cpu or plan.mesh is not None):
-        weights = importance_weights(samples.log_components, samples, self_normalised=self_normalised)
-        moments = stein(gaussians, weights.values, samples.x, grad_ratio, samples.count, form)
-        return _of_weights(moments, weights, samples)
-    # On a CPU it takes longer to write N x K weights to memory than to compute them.
+    form = form or choose(current(), gaussians, samples.x.shape[0])
+    if form == "native" or form == "fused_quadratic" or form == "fused_whitened":
+        return _relative_stein_sums(form, gaussians, samples, grad_ratio, self_normalised)
+    weights = importance_weights(samples.log_components, samples, self_normalised=self_normalised)
+    moments = stein(gaussians, weights.values, samples.x, grad_ratio, samples.count, form)
+    return _of_weights(moments, weights, samples)
+
+
+def _relative_stein_sums(
+    form: FusedForm,
+    gaussians: GaussianBatch,
+    samples: SampleArrays,
+    grad_ratio: Float[Array, "N D"],
+    self_normalised: bool,
+) -> SteinSums:
+    """By sums that compute the weights, relative to the largest, as they go."""
     largest = largest_log_weights(samples.log_components, samples)
     ok = jnp.isfinite(largest)
     top = jnp.where(ok, largest, 0)
@@ -105,14 +120,14 @@ def stein(
     x: Float[Array, "N D"],
     gradients: Float[Array, "N D"],
     count: Count | None = None,
-    form: Literal["sparse"] | Coordinates | None = None,
+    form: WeightedForm | None = None,
 ) -> Moments:
     """Stein's sums with given weights."""
-    chosen = form or choose(current().without_native(), gaussians, x.shape[0])
+    chosen = form or first_applicable(WEIGHTED_FORMS, current(), gaussians, x.shape[0])
     if chosen == "sparse":
         moment = _sparse_moments(triangular(gaussians), weights, x, gradients, count)
         return gaussians.finish_cross_moment(moment), gaussians.pull(einsum("nk,nd->kd", weights, gradients))
-    block, finish = _FORMS[chosen]
+    block, finish = _BLOCKS[chosen]
     rows = samples_per_block(chosen, gaussians, x.shape[0], count)
     moment, gradient = sum_blocks(Partial(block, gaussians), (weights, x, gradients), rows, count)
     return finish(gaussians, moment), gaussians.pull(gradient)
@@ -150,7 +165,7 @@ def _of_weights(moments: Moments, weights: ImportanceWeights, samples: SampleArr
 
 
 def _relative_moments(
-    form: Form,
+    form: FusedForm,
     gaussians: GaussianBatch,
     samples: SampleArrays,
     top: Float[Array, " K"],
@@ -162,11 +177,12 @@ def _relative_moments(
     if form == "native":
         m, L, W = triangular(gaussians)
         return native.stein_sums(*arrays, top, positive, samples.x, m, grad_ratio, L, W, samples.count)
-    block, finish = _FORMS[form]
+    coordinates = scores.FUSED[form]
+    block, finish = _BLOCKS[coordinates]
     moment, gradient, weight = sum_blocks(
         Partial(_relative_sums, block, gaussians, top),
         (*arrays, positive, samples.x, grad_ratio),
-        samples_per_block(form, gaussians, samples.x.shape[0], samples.count),
+        samples_per_block(coordinates, gaussians, samples.x.shape[0], samples.count),
         samples.count,
     )
     return finish(gaussians, moment), gaussians.pull(gradient), weight
@@ -253,7 +269,7 @@ def _of_centred(gaussians: GaussianBatch, moment: Array) -> Curvature:
     return symmetrise(einsum("kij,kjl,klm->kim", W, moment, L))
 
 
-_FORMS: dict[str, tuple[Callable[..., tuple[Array, Array]], Callable[..., Curvature]]] = {
+_BLOCKS: dict[str, tuple[Callable[..., tuple[Array, Array]], Callable[..., Curvature]]] = {
     "whitened": (_whitened, _of_whitened),
     "stacked": (_stacked, _of_whitened),
     "quadratic": (_quadratic, _of_centred),

@@ -24,7 +24,13 @@ _REGISTERED: list[type[AbstractModel]] = []
 
 
 def register(model: Model) -> Model:
-    """Ask this front end before natmix's own; also as a decorator of the class."""
+    """Ask this front end before natmix's own; also as a decorator of the class.
+
+    Raises:
+        ValueError: another front end has this name, by which files know the model.
+    """
+    if any(other.__name__ == model.__name__ and other is not model for other in (*_REGISTERED, *FRONT_ENDS)):
+        raise ValueError(f"There is a front end {model.__name__!r} already: choose another name.")
     if model not in _REGISTERED:
         _REGISTERED.append(model)
     return model

@@ -14,6 +14,7 @@ from natmix.modules import (
     weight_updaters,
 )
 from natmix.modules.hyperparameters import Option, _check
+from natmix.registry import registry_of
 
 if TYPE_CHECKING:
     from natmix.gmmvi import GMMVI
@@ -29,9 +30,12 @@ MODULES: dict[str, tuple[type[Option], ...]] = {
 }
 """The modules in the order of the letters of SAMTRON, each with its options, the default first."""
 
-LETTERS: dict[str, tuple[str, type[Option]]] = {
-    option.letter: (module, option) for module, options in MODULES.items() for option in options
-}
+LETTERS: dict[str, tuple[str, type[Option]]] = registry_of(
+    "option with the letter",
+    ((module, option) for module, options in MODULES.items() for option in options),
+    lambda entry: entry[1].letter,
+)
+"""The module and the option of each letter."""
 
 PAIR_DEFAULTS: dict[tuple[str, str], dict[str, float]] = {("U", "N"): {"max_stepsize": 1.0}}
 """Defaults of the second option's hyperparameters in combination with the first.

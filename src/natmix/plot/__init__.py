@@ -4,6 +4,7 @@ from natmix.plot.component_events import plot_component_events
 from natmix.plot.components_2d import plot_components_2d
 from natmix.plot.corner import plot_corner
 from natmix.plot.density_2d import plot_density_2d
+from natmix.plot.figures import FIGURES, FitFigure, draw, register
 from natmix.plot.fit import FitAxes, plot_fit
 from natmix.plot.fit_2d import plot_fit_2d
 from natmix.plot.marginals import plot_marginals
@@ -12,7 +13,10 @@ from natmix.plot.ranks import plot_ranks
 from natmix.plot.trajectory import plot_trajectory
 
 __all__ = [
+    "FIGURES",
     "FitAxes",
+    "FitFigure",
+    "draw",
     "plot_component_events",
     "plot_components_2d",
     "plot_corner",
@@ -23,4 +27,5 @@ __all__ = [
     "plot_overview",
     "plot_ranks",
     "plot_trajectory",
+    "register",
 ]

@@ -51,13 +51,13 @@ def test_cohorts_are_in_order_of_birth_and_complete():
 def test_the_stack_reaches_from_zero_to_one(tmp_path):
     ax = plot_component_weights(history())
     assert (ax.get_ylim(), ax.get_xlim()) == ((0, 1), (1, 391))
-    bottom, top = (c.get_paths()[0].vertices[:, 1] for c in (ax.collections[0], ax.collections[-1]))
-    assert bottom.min() == 0
-    assert top.max() == pytest.approx(1, abs=1e-6)
+    bottom, top = (c.get_paths()[0].vertices[:, 1] for c in (ax.collections[0], ax.collections[-1]))  # type: ignore[index]
+    assert bottom.min() == 0  # type: ignore[union-attr]
+    assert top.max() == pytest.approx(1, abs=1e-6)  # type: ignore[union-attr]
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert len(labels) == len(ax.collections) <= 14
     assert labels[-1].endswith("component 0")  # the legend in the order of the stack
-    ax.figure.savefig(tmp_path / "weights.png")
+    ax.figure.savefig(tmp_path / "weights.png")  # type: ignore[union-attr]
 
 
 def test_the_legend_leaves_out_what_is_gone_and_says_so():
@@ -69,9 +69,9 @@ def test_the_legend_leaves_out_what_is_gone_and_says_so():
     assert legend.get_title().get_text() == "weight at the end, 0.05% or more"
 
 
-def test_weights_of_one_look_and_of_none():
+def test_weights_of_one_evaluation_and_of_none():
     _, ax = plt.subplots()
-    assert plot_component_weights(history(looks=1), ax=ax) is ax
+    assert plot_component_weights(history(evaluations=1), ax=ax) is ax
     assert ax.collections[0].get_paths()[0].get_extents().width > 0
     with pytest.raises(ValueError, match="empty"):
         plot_component_weights(WeightHistory.from_rows([]))
@@ -98,7 +98,7 @@ def test_bars_count_births_and_deaths(burst, tmp_path):
     assert high > births.max()
     assert below.get_yscale() == ("symlog" if burst else "linear")
     assert to_rgba(COMPONENT) == below.containers[0][0].get_facecolor()
-    above.figure.savefig(tmp_path / "events.png")
+    above.figure.savefig(tmp_path / "events.png")  # type: ignore[union-attr]
 
 
 def test_events_on_given_axes_and_bad_input():

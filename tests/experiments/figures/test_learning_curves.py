@@ -19,14 +19,14 @@ def close_figures():
 
 
 def seed(number, seconds, neg_elbo, compiling=0.0):
-    looks = {
+    evaluations = {
         "seconds": np.array(seconds, float) + compiling,
         "compile_seconds": np.full(len(seconds), compiling),
         "evaluations": 100 * np.arange(len(seconds)),
         "iterations": np.arange(len(seconds)),
         "neg_elbo": np.array(neg_elbo, float),
     }
-    return SeedRun(number, looks, {}, WeightHistory.from_rows([]), None)
+    return SeedRun(number, evaluations, {}, WeightHistory.from_rows([]), None)
 
 
 def run(*seeds, problem="gmm2", codename="SAMTRON", path="runs/a"):
@@ -37,7 +37,7 @@ def run(*seeds, problem="gmm2", codename="SAMTRON", path="runs/a"):
 TWO = run(seed(0, [1, 2, 4, 8], [9, 5, 3, 1]), seed(1, [2, 3, 10], [7, np.inf, 3]))
 
 
-def test_a_curve_holds_the_last_look_and_spans_the_seeds():
+def test_a_curve_holds_the_last_evaluation_and_spans_the_seeds():
     curve = learning_curve(TWO)
     assert curve.x[0] == 1
     assert curve.x[-1] == 10
@@ -52,7 +52,7 @@ def test_a_curve_holds_the_last_look_and_spans_the_seeds():
     assert np.all((curve.low <= curve.mean) & (curve.mean <= curve.high) | (curve.x < 2))
 
 
-def test_a_logarithmic_axis_begins_after_zero():
+def test_a_logarithmic_axis_starts_after_zero():
     assert learning_curve(TWO, "evaluations").x[0] == 100
 
 

@@ -22,7 +22,7 @@ from natmix.cli import app
 from natmix.experiments import problems
 from natmix.experiments.figures import plot_planar_robot, plot_talos
 from natmix.experiments.figures.planar_robot import families
-from natmix.experiments.figures.run_figures import FIGURES, Drawing, RunFigure, figures_of
+from natmix.experiments.figures.run_figures import FIGURES, Drawing, RunFigure, figures_of, register
 from natmix.experiments.problems.planar_robot import GOALS, end_position
 from natmix.experiments.runs.loading import EVALUATION_NUMBERS
 from natmix.plot.style import KNOWN
@@ -76,7 +76,7 @@ def test_the_heaviest_of_a_family_is_drawn_thick_and_goals_are_marked(arm):
     expected = hand(np.asarray(arm.means)[[1, 2, 3]])  # lightest first, the heaviest on top
     np.testing.assert_allclose(ends, expected, atol=1e-6)
     np.testing.assert_allclose(hand(arm.means)[:3], [[7, 0], [7, 0], [0, 7]], atol=1e-5)
-    rings = [c for c in ax.collections if len(c.get_offsets()) == 4 and len(c.get_edgecolor())]
+    rings = [c for c in ax.collections if len(c.get_offsets()) == 4 and len(c.get_edgecolor())]  # type: ignore[arg-type]
     assert any(np.allclose(c.get_edgecolor()[0], to_rgba(KNOWN)) for c in rings)
     np.testing.assert_array_equal(rings[-1].get_offsets(), GOALS[4])
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
@@ -161,7 +161,7 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
     for seed in seeds:
         folder = path / f"seed-{seed}"
         folder.mkdir()
-        looks = [
+        evaluations = [
             {
                 "seconds": t,
                 "compile_seconds": 0.5,
@@ -171,7 +171,9 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
             }
             for t in range(1, 9)
         ]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
+        (folder / "metrics.jsonl").write_text(
+            "".join(json.dumps(evaluation) + "\n" for evaluation in evaluations)
+        )
         np.savez(folder / "trace.npz", **events())
         np.savez(folder / "weights.npz", **history(20).arrays())
         if finished:
@@ -256,12 +258,16 @@ def test_a_registered_figure_is_drawn_with_the_others(tmp_path):
         return Drawing(figure, note=f"of {subject.problem.name}")
 
     weights = RunFigure("final_weights", draw, problems=("stm3",))
-    FIGURES.append(weights)
+    register(weights)
     try:
+        with pytest.raises(
+            ValueError, match=r"^There is a figure of a run 'final_weights' already: choose another name\.$"
+        ):
+            register(RunFigure("final_weights", draw))
         result = invoke(write_run(tmp_path / "run", "stm3", random_mixture(0, 3, 3)))
         assert "final_weights" not in figures_of("wine")
     finally:
-        FIGURES.remove(weights)
+        del FIGURES["final_weights"]
     assert result.exit_code == 0, result.output
     assert (tmp_path / "run" / "figures" / "final_weights.png").read_bytes().startswith(b"\x89PNG")
     assert "final_weights.png: of stm3" in result.output

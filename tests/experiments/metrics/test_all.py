@@ -7,7 +7,15 @@ import pytest
 from helpers import random_mixture
 
 from natmix import JaxTarget
-from natmix.experiments.metrics import METRICS, Metric, all_metrics, log_evidence, mmd_to_reference, neg_elbo
+from natmix.experiments.metrics import (
+    METRICS,
+    Metric,
+    all_metrics,
+    log_evidence,
+    mmd_to_reference,
+    neg_elbo,
+    register,
+)
 from natmix.experiments.metrics.all import padded_mixture
 from natmix.experiments.problems import load
 from natmix.experiments.problems.base import InitialRegion, Problem
@@ -51,7 +59,7 @@ def test_with_a_sampler_everything_is_there():
     assert set(values) == FROM_MIXTURE | FROM_TARGET | {"own", "other"}
     assert values.missing == {}
     assert all(type(v) is float and np.isfinite(v) for v in values.values())
-    assert not jnp.array_equal(*map(jax.random.key_data, seen))
+    assert not jnp.array_equal(*map(jax.random.key_data, seen))  # type: ignore[arg-type]
     # The target is normalised: both bounds hold, and log Z is zero.
     assert -values["neg_elbo"] < 0 < values["eubo"]
     assert abs(values["log_evidence"]) < 4 * values["log_evidence_se"]
@@ -146,10 +154,21 @@ def mean_norm():
         lambda at: {"mean_shift": float(np.abs(at.mixture.mean() - at.target_samples.mean(axis=0)).max())},
         needs_target_samples=True,
     )
-    METRICS.extend([norm, shift])
+    register(norm)
+    register(shift)
     yield
-    METRICS.remove(norm)
-    METRICS.remove(shift)
+    del METRICS["mean_norm"], METRICS["mean_shift"]
+
+
+def test_a_second_metric_of_one_name_is_refused(mean_norm):
+    before = dict(METRICS)
+    for names in (("mean_norm",), ("another", "zero_share"), ("entropy",)):
+        with pytest.raises(
+            ValueError, match=rf"^There is a metric '{names[-1]}' already: choose another name\.$"
+        ):
+            register(Metric(names, lambda at: {}))
+    assert register(METRICS["mean_norm"]) is METRICS["mean_norm"]
+    assert before == METRICS
 
 
 def test_a_registered_metric_is_measured(mean_norm):
@@ -171,5 +190,5 @@ def test_a_registered_metric_without_reference_samples_is_missing(mean_norm, cac
 
 def test_every_metric_gives_the_numbers_it_names():
     values = set(all_metrics(problem(), Q, 0))
-    named = {name for metric in METRICS for name in metric.names}
+    named = {name for metric in METRICS.values() for name in metric.names}
     assert named <= values <= named | {f"{name}_se" for name in named}

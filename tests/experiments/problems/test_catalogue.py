@@ -143,8 +143,8 @@ def test_starts(name):
     start = load(name).start
     dim = load(name).dim
     np.testing.assert_allclose(start.mean, np.zeros(dim))
-    np.testing.assert_allclose(start.mean_scale, np.broadcast_to(STARTS[name][0], dim))
-    np.testing.assert_allclose(start.variance, np.broadcast_to(STARTS[name][1], dim))
+    np.testing.assert_allclose(start.mean_scale, np.broadcast_to(STARTS[name][0], dim))  # type: ignore[call-overload]
+    np.testing.assert_allclose(start.variance, np.broadcast_to(STARTS[name][1], dim))  # type: ignore[call-overload]
 
 
 def test_default_type_is_that_of_jax():

@@ -84,7 +84,7 @@ def test_seeds_and_options():
     assert jnp.abs(few.modes).max() <= 1
     for option, wrong in [("components", 0), ("components", 2.5), ("spread", -1), ("spread", "wide")]:
         with pytest.raises(ValueError, match=f"{option} must be"):
-            problems.load("stm4", **{option: wrong})
+            problems.load("stm4", **{option: wrong})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["gmm5", "stm5"])

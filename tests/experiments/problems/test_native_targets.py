@@ -119,7 +119,7 @@ def test_network(sizes: tuple[int, int], dtype: type, spread: float) -> None:
     start, stride = start_and_stride(jax.random.key(R), N, R)
     chosen = np.asarray(minibatch_rows(start, stride, R, size))
     arrays = [jnp.asarray(a, dtype) for a in (x, f, q)]
-    got, values = (native.wine_network(*arrays, start, stride, size, None, gradient=g) for g in (True, False))  # type: ignore[call-arg]
+    got, values = (native.wine_network(*arrays, start, stride, size, None, gradient=g) for g in (True, False))  # type: ignore[arg-type, call-arg, misc]
     expected = [network(x[n], f[chosen[n]], q[chosen[n]], R) for n in range(N)]
     value, gradient = (np.stack(part) for part in zip(*expected, strict=True))
     close(got[0], value, spread * np.abs(value), dtype)
@@ -133,18 +133,18 @@ def calls(dtype: type, x: np.ndarray, count: int | None = None) -> dict[str, tup
     weights, f, q = network_data(70, len(x), dtype)
     weights[:, :5] = x
     start, stride = start_and_stride(jax.random.key(1), len(x), 70)
-    x, weights, rows, f, q = (jnp.asarray(a, dtype) for a in (x, weights, rows, f, q))
+    x, weights, rows, f, q = (jnp.asarray(a, dtype) for a in (x, weights, rows, f, q))  # type: ignore[assignment]
     batch = start, stride, 20, None if count is None else jnp.asarray(count)
     return {
-        "logistic": native.logistic_regression(x, rows, PRECISION, batch[-1], gradient=True),
-        "minibatch": native.logistic_regression_minibatch(x, rows, PRECISION, *batch, gradient=True),
-        "network": native.wine_network(weights, f, q, *batch, gradient=True),
+        "logistic": native.logistic_regression(x, rows, PRECISION, batch[-1], gradient=True),  # type: ignore[arg-type]
+        "minibatch": native.logistic_regression_minibatch(x, rows, PRECISION, *batch, gradient=True),  # type: ignore[arg-type]
+        "network": native.wine_network(weights, f, q, *batch, gradient=True),  # type: ignore[arg-type]
     }
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_points_that_are_no_numbers(dtype: type) -> None:
-    x = np.random.default_rng(0).normal(size=(70, 5)).astype(dtype)
+    x = np.random.default_rng(0).normal(size=(70, 5)).astype(dtype)  # type: ignore[var-annotated]
     clean = calls(dtype, x)
     bits = np.dtype(dtype).str.replace("f", "u")
     x[3, 2] = np.nan
@@ -159,7 +159,7 @@ def test_points_that_are_no_numbers(dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_infinite_points_have_no_density(dtype: type) -> None:
-    x = np.random.default_rng(0).normal(size=(70, 5)).astype(dtype)
+    x = np.random.default_rng(0).normal(size=(70, 5)).astype(dtype)  # type: ignore[var-annotated]
     x[3, 2], x[65, 1] = np.inf, -np.inf
     for value, gradient in calls(dtype, x).values():
         finite = ~np.isin(np.arange(70), [3, 65])
@@ -213,7 +213,7 @@ def functions() -> dict[str, tuple]:
     """The problems' functions with small data, and 64 points."""
     _, rows = logistic_data(70, 5, 1, np.float64, 1.0)
     weights, f, q = (jnp.asarray(a) for a in network_data(70, 64, np.float64))
-    x, rows = weights[:, :5], jnp.asarray(rows)
+    x, rows = weights[:, :5], jnp.asarray(rows)  # type: ignore[assignment]
     key = jax.random.key(2)
     return {
         "logistic": (LogisticPosterior, rows, x),

@@ -78,7 +78,7 @@ def bent(goal, side):
     return joints
 
 
-def test_ways_to_the_goals_are_told_apart_by_side():
+def test_paths_to_the_goals_are_told_apart_by_side():
     x = np.stack([bent(goal, side) for goal in GOALS["planar_robot_4"] for side in (-1, 1)])
     np.testing.assert_allclose(
         [end(a) / np.linalg.norm(end(a)) * 7 for a in x[::2]], GOALS["planar_robot_4"], atol=1e-6
@@ -87,7 +87,7 @@ def test_ways_to_the_goals_are_told_apart_by_side():
     np.testing.assert_array_equal(found, np.arange(8))
 
 
-def test_ways_found_are_those_with_some_weight():
+def test_paths_found_are_those_with_some_weight():
     x = np.stack([bent(goal, side) for goal in GOALS["planar_robot_4"] for side in (-1, 1)])
     found = problems.load("planar_robot_4").secondary["detected_modes"]
     covariances = np.stack(10 * [1e-4 * np.eye(10)])

@@ -50,7 +50,7 @@ def evaluate(centre_of_mass="published", dtype="float64"):
 
 
 def random_poses(seed, n, spread=1.0):
-    """Poses all around, the base anywhere and turned any way."""
+    """Poses all around, the base anywhere and turned in any direction."""
     return np.random.default_rng(seed).normal(scale=spread, size=(n, DIM))
 
 

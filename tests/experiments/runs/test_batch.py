@@ -5,6 +5,8 @@ import time
 import numpy as np
 import pytest
 from plans import GPU
+from run_command import assert_one_sentence, natmix
+from small_runs import EventWatcher
 from tiny_problem import SMALL, tiny
 
 from natmix.engine.batch_runner import BatchRunner
@@ -14,8 +16,6 @@ from natmix.experiments.runs import batch_choice as choice
 from natmix.experiments.runs.final import FinalRecorder
 from natmix.experiments.runs.seed import Seed
 from natmix.kernels.plan import using
-from tests.cli.test_run import assert_one_sentence, natmix
-from tests.experiments.runs.test_execution import EventWatcher
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -87,10 +87,10 @@ def test_each_seed_keeps_its_own_budget(tmp_path):
 
 
 def test_a_limit_of_time_ends_a_batch_at_once(tmp_path, monkeypatch):
-    """However long it took to begin one seed, or to finish another."""
+    """However long it took to start one seed, or to finish another."""
     fresh, finished, compiled = Seed._fresh, FinalRecorder.finished, BatchRunner._compiled
     programs = []
-    monkeypatch.setattr(Seed, "_fresh", lambda *arguments: (time.sleep(0.2), fresh(*arguments))[1])
+    monkeypatch.setattr(Seed, "_fresh", lambda *arguments: (time.sleep(0.2), fresh(*arguments))[1])  # type: ignore[func-returns-value]
 
     def slowly_finished(self, run):
         with run.clock.pause():

@@ -34,7 +34,7 @@ def advanced():
 
 
 def assert_same(a, b):
-    assert jax.tree.structure(a) == jax.tree.structure(b)
+    assert jax.tree.structure(a) == jax.tree.structure(b)  # type: ignore[operator]
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         assert x.dtype == y.dtype
         assert not getattr(y, "weak_type", False)

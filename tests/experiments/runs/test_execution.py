@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from small_runs import EventWatcher, configuration, execute
 from tiny_problem import SMALL, TRACES, tiny
 
 from natmix import Mixture
@@ -18,25 +19,8 @@ from natmix.experiments import runs
 from natmix.experiments.runs import Limits, load_run
 from natmix.experiments.runs.directory import mismatch
 from natmix.experiments.runs.execution import LOCKS
-from natmix.experiments.runs.history import MOST_RECORDS, WeightRecorder
-from natmix.experiments.runs.lock import lock
-from natmix.experiments.runs.watcher import Silence
-from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-LONG = Limits(max_iterations=60)
-
-
-def configuration(limits=LONG, **changes):
-    return runs.configure(tiny(), overrides=SMALL, dtype="float64", limits=limits, **changes)
-
-
-def execute(out, seeds=(0,), limits=LONG, **arguments):
-    changes = {k: arguments.pop(k) for k in ("components", "covariance", "algorithm") if k in arguments}
-    return runs.execute(
-        configuration(limits, **changes), seeds, out, arguments.pop("load", tiny), **arguments
-    )
 
 
 @pytest.fixture(scope="module")
@@ -58,27 +42,6 @@ def whole(tmp_path_factory):
 def small_chunks(monkeypatch):
     """So that there are many moments to stop at."""
     monkeypatch.setattr("natmix.engine.single_run.CHUNK_SECONDS", 0.0)
-
-
-class EventWatcher(Silence):
-    def __init__(self, on_update=lambda snapshot: None):
-        self.events = []
-        self.on_update = on_update
-
-    def skipped(self, seed):
-        self.events.append(("skipped", seed))
-
-    def started(self, seed, resumed_at, anew):
-        self.events.append(("began anew" if anew else "began", seed, resumed_at))
-
-    def update(self, snapshot):
-        self.on_update(snapshot)
-
-    def finished(self, snapshot, final):
-        self.events.append(("finished", snapshot.seed, final["stopped"]))
-
-    def failed(self, seed, error):
-        self.events.append(("failed", seed, error))
 
 
 def stored_state(out, seed=0):
@@ -224,7 +187,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_as_if_never_stopped(kind, whole, tmp_p
 
 
 class Killed(BaseException):
-    """Nobody catches it, like a signal that nobody can."""
+    """Not caught anywhere, like a signal that cannot be caught."""
 
 
 def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_path, small_chunks, monkeypatch):
@@ -254,7 +217,7 @@ def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_pat
     assert_same_as_whole(out, whole)
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(whole, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_anew(whole, tmp_path):
     out = tmp_path / "run"
 
     def kill(snapshot):
@@ -342,7 +305,7 @@ def test_an_impossible_folder_is_refused_before_any_work(tmp_path):
     (tmp_path / "file").write_text("")
 
     def load(seed):
-        raise AssertionError("work was begun")
+        raise AssertionError("work was started")
 
     with pytest.raises(OSError, match="Not a directory"):
         execute(tmp_path / "file" / "run", load=load)
@@ -371,90 +334,3 @@ def test_reading_what_is_no_run(tmp_path):
     (tmp_path / "config.json").write_text('{"format": 99}')
     with pytest.raises(ValueError, match="another version"):
         load_run(tmp_path)
-
-
-# Limits and failures ----------------------------------------------------------------------------
-
-
-def test_evaluations_are_never_exceeded(tmp_path):
-    final = execute(tmp_path / "run", limits=Limits(max_evaluations=333)).run.seeds[0].final
-    assert final["stopped"] == "max_evaluations"
-    assert 250 < final["evaluations"] <= 333
-
-
-def test_time_ends_a_run(tmp_path):
-    final = execute(tmp_path / "run", limits=Limits(max_seconds=0.05)).run.seeds[0].final
-    assert final["stopped"] == "max_seconds"
-    assert final["seconds"] >= 0.05
-
-
-def test_a_target_reached_ends_a_run(tmp_path):
-    limits = Limits(max_iterations=500, until=100.0)
-    final = execute(tmp_path / "run", limits=limits).run.seeds[0].final
-    assert final["stopped"] == "until"
-    assert final["iterations"] == 1
-
-
-def test_a_failing_seed_is_recorded_and_the_others_go_on(tmp_path):
-    def load(seed):
-        return tiny(centres=np.full((2, 2), np.nan)) if seed == 0 else tiny(seed)
-
-    watcher = EventWatcher()
-    outcome = execute(tmp_path / "run", (0, 1), load=load, watcher=watcher)
-    assert outcome.failed == (0,)
-    assert [e[:2] for e in watcher.events] == [("began", 0), ("failed", 0), ("began", 1), ("finished", 1)]
-    assert "not finite anywhere" in outcome.run.seeds[0].failure["error"]
-    assert outcome.run.seeds[0].final is None
-    assert outcome.run.seeds[1].final is not None
-    # The next call tries again.
-    again = execute(tmp_path / "run", (0,))
-    assert again.failed == ()
-    assert again.run.seeds[0].failure is None
-    assert again.run.seeds[0].final is not None
-
-
-def test_metrics_that_fail_do_not_lose_the_run(tmp_path):
-    def load(seed):
-        def broken(mixture, key):
-            raise TargetError("no reference")
-
-        return dataclasses.replace(tiny(seed), secondary={"broken": broken})
-
-    final = execute(tmp_path / "run", load=load).run.seeds[0].final
-    assert final["iterations"] == 60
-    assert "no reference" in final["metrics_error"]
-
-
-# Records ----------------------------------------------------------------------------------------
-
-
-def test_weights_are_thinned_by_doubling_the_distance(tmp_path):
-    recorder = WeightRecorder(tmp_path / "weights.npz")
-    for iteration in range(1, 5001):
-        if recorder.due(iteration):
-            recorder.record(iteration, np.arange(3), np.log([0.2, 0.3, 0.5]))
-    iterations = recorder.history().iterations
-    assert MOST_RECORDS / 2 <= len(iterations) <= MOST_RECORDS
-    assert iterations[0] == 1
-    assert iterations[-1] > 4900
-    assert np.ptp(np.diff(iterations)[1:]) <= 1
-
-
-def test_absent_components_have_no_weight(tmp_path):
-    recorder = WeightRecorder(tmp_path / "weights.npz")
-    recorder.record(1, np.array([4, 2, 9]), np.array([np.log(0.25), np.log(0.75), -np.inf]))
-    ids, weights = recorder.history().at(0)
-    assert ids.tolist() == [2, 4]
-    np.testing.assert_allclose(weights, [0.75, 0.25], rtol=1e-6)
-    again = WeightRecorder(tmp_path / "weights.npz", recorder.history(), 4)
-    assert again.history().at(-1)[0].tolist() == [2, 4]
-    assert not again.due(3)
-    assert again.due(4)
-
-
-def test_two_processes_do_not_run_the_same_seed(tmp_path):
-    execute(tmp_path / "run", (0,), Limits(max_iterations=1))
-    with lock(tmp_path / "run" / LOCKS / "seed-1", wait=False) as mine:
-        assert mine
-        with pytest.raises(ValueError, match=r"Seed 1 .* being run by another process"):
-            execute(tmp_path / "run", (0, 1), Limits(max_iterations=1))

@@ -117,7 +117,7 @@ def test_marks(tmp_path, values, problem, mark):
 
 
 def test_time_to_the_papers_number(tmp_path):
-    looks = {
+    evaluations = {
         0: [(1, 90), (10, 78.004), (20, 77.9)],  # at two decimals 78.00: after 10 s
         1: [(1, 90), (30, 78.006), (40, 78.0)],  # 78.01 does not count: 40 s
         2: [(1, 90), (70, 77.0)],
@@ -126,15 +126,17 @@ def test_time_to_the_papers_number(tmp_path):
 
     def of(name, compiling=none):
         return summarise(
-            load_run(write_run(tmp_path / name, "SAMTRON", "breast_cancer", looks, 100.0, None, compiling))
+            load_run(
+                write_run(tmp_path / name, "SAMTRON", "breast_cancer", evaluations, 100.0, None, compiling)
+            )
         )
 
     s = of("all")
     assert (s.time_to_paper, s.reached) == (40, 3)
     assert formatting.time_to_paper(s) == "40"
-    looks |= {3: [(1, 90), (80, 79.0)], 4: [(80, 79.0)]}
+    evaluations |= {3: [(1, 90), (80, 79.0)], 4: [(80, 79.0)]}
     assert formatting.time_to_paper(of("most")) == "70 (3 of 5 seeds)"
-    looks |= {5: [(80, 79.0)]}
+    evaluations |= {5: [(80, 79.0)]}
     assert formatting.time_to_paper(of("half")) == "not reached (3 of 6 seeds)"
 
 
@@ -147,8 +149,8 @@ def test_time_to_the_papers_number(tmp_path):
     ],
 )
 def test_time_to_the_papers_number_with_and_without_compilation(tmp_path, compiling, first, median, mean):
-    looks = {0: [(65, 90), (70, 77.9)], 1: [(26, 90), (30, 77.9)], 2: [(21, 90), (50, 77.9)]}
-    path = write_run(tmp_path / "r", "SAMTRON", "breast_cancer", looks, 100.0, None, compiling)
+    evaluations = {0: [(65, 90), (70, 77.9)], 1: [(26, 90), (30, 77.9)], 2: [(21, 90), (50, 77.9)]}
+    path = write_run(tmp_path / "r", "SAMTRON", "breast_cancer", evaluations, 100.0, None, compiling)
     s = summarise(load_run(path))
     assert formatting.first_to_paper(s) == first
     assert s.time_to_paper == pytest.approx(median)

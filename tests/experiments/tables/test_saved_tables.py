@@ -17,8 +17,8 @@ KEY = ("SAMTRON", "gmm20")
 
 @pytest.fixture
 def folder(tmp_path):
-    looks = {0: [(5, 0.4), (50, 0.001), (60, 0.0)], 1: [(6, 0.5), (40, 0.2)], 2: [(3, 9.0), (30, 0.1)]}
-    run = write_run(tmp_path / "runs" / "a", *KEY, looks, compiling={0: 2.0})
+    evaluations = {0: [(5, 0.4), (50, 0.001), (60, 0.0)], 1: [(6, 0.5), (40, 0.2)], 2: [(3, 9.0), (30, 0.1)]}
+    run = write_run(tmp_path / "runs" / "a", *KEY, evaluations, compiling={0: 2.0})
     unfinish(run, 2)
     written(tmp_path, "runs", to="first")
     return tmp_path
@@ -45,7 +45,7 @@ def test_a_table_says_of_its_seeds_what_their_directories_said(folder):
     assert run.seeds[2].final["stopped"] == "unfinished"
 
 
-def test_the_last_look_is_enough(folder):
+def test_the_last_evaluation_is_enough(folder):
     (folder / "first" / "table3_learning_curves.csv").unlink()
     written(folder, "first", to="second")
     for name in FILES[:2]:

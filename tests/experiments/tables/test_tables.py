@@ -236,7 +236,7 @@ def test_a_table_is_run_and_resumed(quick, tmp_path):
     values = [seed.final["neg_elbo"] for seed in run.seeds.values()]
     assert float(rows[0]["neg_elbo_mean"]) == pytest.approx(np.mean(values))
 
-    # Finished seeds are skipped, an interrupted one goes on from its checkpoint, a new one begins.
+    # Finished seeds are skipped, an interrupted one goes on from its checkpoint, a new one starts.
     before = (out / "gmm20-samtron" / "seed-0" / "final.json").stat().st_mtime_ns
     unfinish(out / "gmm20-samtron", 1)
     second = quick("--problems", "gmm20", "--seeds", "0:3")
@@ -274,7 +274,7 @@ def test_a_table_is_run_and_resumed(quick, tmp_path):
         )
         assert "gmm20-samtron: run by another process: seed 3" in fifth.stderr
 
-    # Another configuration in the way is known before any work.
+    # A directory of another configuration is recognised before any work.
     config = out / "gmm20-samtron" / "config.json"
     config.write_text(config.read_text().replace('"float32"', '"float64"'))
     outcome = quick("--problems", "stm20,gmm20", "--seeds", "5")
@@ -329,7 +329,7 @@ def test_mistakes_end_in_one_sentence(tmp_path, monkeypatch, arguments, words):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_in_the_way_is_named(folder, tmp_path):
+def test_a_file_where_a_directory_should_be_is_named(folder, tmp_path):
     (tmp_path / "file").write_text("")
     outcome = natmix("--only-table", "--out", folder, "--write", tmp_path / "file" / "results")
     assert_one_sentence(outcome, "is a file; choose another place.")

@@ -116,8 +116,8 @@ def test_values_that_would_reach_beyond_an_array() -> None:
             jax.block_until_ready(CORE.call("ring_buffer_write", arrays))
     with refused("3 Gaussians are not 2 generations of the same size"):
         g = jnp.ones(K)
-        arrays = (GOOD["x"], GOOD["mean"], GOOD["W"], g, g, g, jnp.zeros(N), 2, None)
-        jax.block_until_ready(native.background_log_density(*arrays))
+        arrays = (GOOD["x"], GOOD["mean"], GOOD["W"], g, g, g, jnp.zeros(N), 2, None)  # type: ignore[assignment]
+        jax.block_until_ready(native.background_log_density(*arrays))  # type: ignore[arg-type]
     near = jnp.asarray([-(2**31), 2**31 - 1] * (N // 2))
     g = jnp.zeros(K)
     native.relevant_log_prob(

@@ -83,7 +83,7 @@ def test_what_is_no_library_is_refused(tmp_path: Path) -> None:
     refused(fresh(broken), "it is not a library of natmix for this machine")
 
 
-def test_a_library_of_somebody_else_is_refused() -> None:
+def test_another_library_is_refused() -> None:
     foreign = importlib.util.find_spec("_ctypes").origin
     refused(fresh(Path(foreign)), "it is not a library of natmix for this machine")
 

@@ -77,7 +77,7 @@ class Case:
         want = np.asarray(want)
         assert np.asarray(got).dtype == self.dtype
         scale = np.max(np.abs(want[np.isfinite(want)]), initial=1e-30)
-        np.testing.assert_allclose(got, want, rtol=roundings * self.eps, atol=roundings * self.eps * scale)
+        np.testing.assert_allclose(got, want, rtol=roundings * self.eps, atol=roundings * self.eps * scale)  # type: ignore[call-overload]
 
 
 @pytest.fixture(
@@ -115,7 +115,7 @@ def test_absent_components_have_no_density_and_are_never_read() -> None:
     got = np.asarray(c("log_prob", "x", "m", "W", "offset", None, count=None))
     assert np.isnan(got[:, 1]).all()
     c.present = present  # type: ignore[attr-defined]
-    c.type_of = lambda name: bool if name == "present" else np.float64
+    c.type_of = lambda name: bool if name == "present" else np.float64  # type: ignore[method-assign]
     got = np.asarray(c("log_prob", "x", "m", "W", "offset", "present", count=None))
     assert (got[:, ~present] == -np.inf).all()
     c.close(got[:, present], c.log_c[:, present])

@@ -6,7 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from more_regressions import case, check, estimate, padded, regression
+from more_regressions import (
+    case,
+    check,
+    check_padding,
+    estimate,
+    regression,
+    with_invalid_samples,
+    with_zeros,
+)
 from plans import NATIVE, XLA
 
 from natmix import Mixture
@@ -32,12 +40,12 @@ def test_like_the_dense_regression(size, self_normalised):
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_loops_are_what_is_tested(own):
+def test_native_kernels_are_what_is_tested(own):
     mixture, batch = case()
     assert (choose(NATIVE, mixture.components, len(batch.x), own) == "native") is not own
 
 
-def test_own_samples_go_another_way():
+def test_own_samples_only_have_another_form():
     mixture, batch = case()
     check(estimate(mixture, batch, own_samples_only=True), regression(mixture, batch, own=True))
 
@@ -65,28 +73,17 @@ def test_many_components_of_which_some_are_absent():
 
 
 def test_zeros_of_the_density():
-    mixture, batch = case()
-    zero = (batch.x[:, 0] > mixture.means[:, 0].mean() + 0.1) & (jnp.arange(len(batch.x)) % 3 > 0)
-    assert jnp.any(zero)
-    log_target = jnp.where(zero, jnp.min(batch.log_target) - 30, batch.log_target)
-    batch = dataclasses.replace(batch, zero=zero, log_target=log_target)
+    mixture, batch = with_zeros(*case())
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
 def test_samples_that_are_not_valid_have_no_weight():
-    mixture, batch = case()
-    valid = jnp.arange(len(batch.x)) % 4 > 0
-    batch = dataclasses.replace(batch, valid=valid, log_target=jnp.where(valid, batch.log_target, 0))
+    mixture, batch = with_invalid_samples(*case())
     check(estimate(mixture, batch), regression(mixture, batch))
 
 
 def test_padding_changes_nothing():
-    mixture, batch = case(spread=3.0)
-    alone, beside = estimate(mixture, batch), estimate(*padded(mixture, batch, 2000, 3))
-    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
-        np.testing.assert_allclose(a, b[:5], rtol=1e-10, atol=1e-10)
-    assert not np.any(beside.curvature[5:])
-    assert not np.any(beside.gradient[5:])
+    check_padding(*case(spread=3.0))
 
 
 def test_a_sample_far_out_matters_though_its_weight_is_small():
@@ -150,7 +147,7 @@ def test_a_batch_at_once():
 
 
 @pytest.mark.parametrize("size", [(2, 10, 3000), (40, 5, 90)])
-def test_single_precision_is_as_good_as_without_loops(size):
+def test_single_precision_is_as_good_as_without_native_kernels(size):
     K, D, n = size
     mixture, batch = case(spread=1.0, K=K, D=D, n=n, dtype=np.float32)
     expected = regression(mixture, batch, ridge=1e-5)

@@ -11,7 +11,7 @@ from natmix.gaussians import FullGaussians
 from natmix.kernels import native
 from natmix.kernels.plan import using
 from natmix.kernels.trust_region.eigen import eigen_search
-from natmix.modules.component_updaters import Direct, TrustRegion
+from natmix.modules.component_updaters import DirectComponentUpdater, TrustRegionComponentUpdater
 from natmix.modules.records import NaturalGradient
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="installed without native kernels")
@@ -92,7 +92,9 @@ def test_steps_follow_the_natural_gradient(D: int) -> None:
     new, _ = case()
     eta = case.exact()[0]
     ng = NaturalGradient(case.A, case.a, case.usable)
-    direct, ok = Direct().update(case.gaussians, ng, jnp.asarray(1 / eta), jnp.ones(6, int), case.temperature)
+    direct, ok = DirectComponentUpdater().update(
+        case.gaussians, ng, jnp.asarray(1 / eta), jnp.ones(6, int), case.temperature
+    )
     assert bool(jnp.all(ok))
     # A KL of 99.99% (99%) of the bound is a step shorter by half of the difference, relatively.
     near = 1e-2 if D > 48 else 2e-4
@@ -107,7 +109,9 @@ def test_a_full_step_is_the_direct_step(T: float) -> None:
     case.bound, case.temperature = jnp.full(6, 1e6), jnp.asarray(T)
     new, ok = case()
     ng = NaturalGradient(case.A, case.a, case.usable)
-    direct, _ = Direct().update(case.gaussians, ng, jnp.full(6, 1 / T), jnp.ones(6, int), case.temperature)
+    direct, _ = DirectComponentUpdater().update(
+        case.gaussians, ng, jnp.full(6, 1 / T), jnp.ones(6, int), case.temperature
+    )
     assert bool(jnp.all(ok))
     for a, b in zip(jax.tree.leaves(new), jax.tree.leaves(direct), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
@@ -186,7 +190,7 @@ def test_components_too_narrow_for_their_type_stay_unless_they_become_wider() ->
     np.testing.assert_array_equal(new.mean[~ok], case.gaussians.mean[~ok])
 
 
-def test_what_lies_above_the_diagonal_is_not_looked_at() -> None:
+def test_what_lies_above_the_diagonal_is_not_read() -> None:
     case = Case(3, 21)
     clean, _ = case()
     above = jnp.triu(jnp.full((21, 21), jnp.nan), 1)
@@ -204,7 +208,7 @@ def test_the_updater_uses_them() -> None:
     present = jnp.arange(6) != 2
 
     def update() -> tuple[FullGaussians, jax.Array]:
-        return TrustRegion().update(
+        return TrustRegionComponentUpdater().update(  # type: ignore[return-value]
             case.gaussians, ng, case.bound, jnp.ones(6, int), case.temperature, present
         )
 

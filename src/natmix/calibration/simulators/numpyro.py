@@ -105,7 +105,7 @@ def _check(names: tuple[str, ...], trace: dict[str, Any], numpyro: Any) -> None:
 
 
 def _data_handler(numpyro: Any) -> Any:
-    class Data(numpyro.primitives.Messenger):  # type: ignore[misc]
+    class ObservedData(numpyro.primitives.Messenger):  # type: ignore[misc]
         """Draws the variables of these names, or sets them to given data."""
 
         def __init__(
@@ -120,4 +120,4 @@ def _data_handler(numpyro: Any) -> Any:
                 message["value"] = None if self.data is None else self.data[name]
                 message["is_observed"] = self.data is not None
 
-    return Data
+    return ObservedData

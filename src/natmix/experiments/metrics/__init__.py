@@ -1,6 +1,6 @@
 """Metrics of a mixture: those of the paper, and some more."""
 
-from natmix.experiments.metrics.all import METRICS, Metrics, all_metrics
+from natmix.experiments.metrics.all import METRICS, Metrics, all_metrics, register
 from natmix.experiments.metrics.base import Measured, Metric
 from natmix.experiments.metrics.detected_modes import detected_modes
 from natmix.experiments.metrics.effective_sample_size import (
@@ -34,6 +34,7 @@ __all__ = [
     "neg_elbo",
     "posterior_mse",
     "predictive_accuracy",
+    "register",
     "reverse_effective_sample_size",
     "sliced_wasserstein",
 ]

@@ -23,8 +23,26 @@ if TYPE_CHECKING:
     from natmix.experiments.problems.base import Problem
 
 
-METRICS: list[Metric] = [NEG_ELBO, ENTROPY, LOG_EVIDENCE, EUBO, FORWARD_ESS, SLICED_WASSERSTEIN]
-"""Measured at the end of every run."""
+METRICS: dict[str, Metric] = {}
+"""Measured at the end of every run, in this order; by the name of their first number."""
+
+
+def register(metric: Metric) -> Metric:
+    """Measure this metric at the end of every run.
+
+    Raises:
+        ValueError: another metric has a number of this name.
+    """
+    for other in METRICS.values():
+        shared = [name for name in metric.names if name in other.names]
+        if shared and other is not metric:
+            raise ValueError(f"There is a metric {shared[0]!r} already: choose another name.")
+    METRICS[metric.names[0]] = metric
+    return metric
+
+
+for _metric in (NEG_ELBO, ENTROPY, LOG_EVIDENCE, EUBO, FORWARD_ESS, SLICED_WASSERSTEIN):
+    register(_metric)
 
 
 class Metrics(dict[str, float]):
@@ -50,10 +68,10 @@ def all_metrics(problem: "Problem", mixture: Mixture, key: KeyLike, samples: int
     keys = jax.random.split(as_key(key), 4)
     at = Measured(problem, padded_mixture(mixture), keys[0], samples)
     values: dict[str, float] = {}
-    for metric in METRICS:
+    for metric in METRICS.values():
         if not metric.needs_target_samples:
             values |= metric.measure(at)
-    of_target = [metric for metric in METRICS if metric.needs_target_samples]
+    of_target = [metric for metric in METRICS.values() if metric.needs_target_samples]
     missing: dict[str, str] = {}
     try:
         target_samples = _target_samples(problem, keys[1], samples)

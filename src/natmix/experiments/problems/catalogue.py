@@ -20,6 +20,7 @@ from natmix.experiments.problems.logistic_regression import (
 from natmix.experiments.problems.planar_robot import planar_robot
 from natmix.experiments.problems.stm import stm
 from natmix.experiments.problems.wine import wine
+from natmix.registry import registry_of
 
 PAPER = (
     "breast_cancer",
@@ -169,4 +170,6 @@ _ALL = (
     Entry("wine", 177, "Bayesian neural network, quality of white wine", wine, {}, "neural network"),
     Entry("talos", 34, "poses of the humanoid TALOS", _talos, {}, "humanoid robot"),
 )
-_ENTRIES = {entry.name: entry for entry in sorted(_ALL, key=lambda e: (*PAPER, e.name).index(e.name))}
+_ENTRIES = registry_of(
+    "test problem", sorted(_ALL, key=lambda e: (*PAPER, e.name).index(e.name)), lambda entry: entry.name
+)

@@ -10,12 +10,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
+from natmix.experiments.problems import secondary
+from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.block_size import block_size
 from natmix.experiments.problems.native_targets import AbstractForms
 from natmix.gaussians import FullGaussians
 from natmix.kernels import native
 from natmix.kernels.linalg import einsum
 from natmix.kernels.plan import current
+from natmix.targets import JaxTarget
 
 _NATIVE_BLOCK = 1024
 """Points at once for the native kernels: they need little room, but threads share the points."""
@@ -96,6 +99,31 @@ def _sample(mixture: AbstractEllipticalMixture, key: PRNGKey, n: int) -> Float[A
     rows = jax.random.randint(key_row, (n,), 0, shape.capacity)
     noise = jax.random.normal(key_noise, (n, shape.dim), shape.dtype)
     return shape.colour_rows(mixture.stretch(key_stretch, n)[:, None] * noise, rows)
+
+
+def elliptical_problem(
+    name: str,
+    title: str,
+    density: AbstractEllipticalMixture,
+    start: InitialRegion,
+    infinite: dict[str, str] | None = None,
+) -> Problem:
+    """The problem of such a mixture: normalised, with known modes and exact samples."""
+    shape = density.shape
+    blocks = rows_per_block(shape.capacity, shape.dim)
+    target = JaxTarget(fn=density, dim=shape.dim, batched=True, batch_size=blocks)
+    return Problem(
+        name,
+        title,
+        target,
+        target,
+        start,
+        log_evidence=0.0,
+        modes=shape.mean,
+        sample=lambda n, *, key: density.sample(n, key=key),
+        secondary={"detected_modes": secondary.detected_modes(shape.mean)},
+        infinite=infinite or {},
+    )
 
 
 def draw_parameters(seed: int, components: int, dim: int, spread: float) -> tuple[np.ndarray, np.ndarray]:

@@ -7,17 +7,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
-from natmix.experiments.problems import secondary
 from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.elliptical import (
     AbstractEllipticalMixture,
     check_components,
     check_spread,
     draw_parameters,
-    rows_per_block,
+    elliptical_problem,
 )
 from natmix.gaussians import FullGaussians
-from natmix.targets import JaxTarget
 
 COMPONENTS = 10
 SPREAD = 50.0
@@ -64,15 +62,5 @@ def gmm(
     constant = -0.5 * (dim * np.log(2 * np.pi) + log_det) - np.log(K)
     shape = FullGaussians(*(jnp.asarray(a, dtype) for a in (mean, L, np.tril(np.linalg.inv(L)))))
     density = GaussianMixture(shape, jnp.asarray(constant, dtype))
-    target = JaxTarget(fn=density, dim=dim, batched=True, batch_size=rows_per_block(K, dim))
-    return Problem(
-        name,
-        title,
-        target,
-        target,
-        InitialRegion.build(dim, mean=0, mean_scale=31.63, variance=1000),
-        log_evidence=0.0,
-        modes=shape.mean,
-        sample=lambda n, *, key: density.sample(n, key=key),
-        secondary={"detected_modes": secondary.detected_modes(shape.mean)},
-    )
+    region = InitialRegion.build(dim, mean=0, mean_scale=31.63, variance=1000)
+    return elliptical_problem(name, title, density, region)

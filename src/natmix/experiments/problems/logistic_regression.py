@@ -71,10 +71,10 @@ class LogisticMinibatch(eqx.Module):
 
     def __call__(self, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         batch = start_and_stride(key, x.shape[0], self.signed.shape[0])
-        return _OnMinibatches(self.signed, *batch, self.size)(x)
+        return _LogisticOnMinibatches(self.signed, *batch, self.size)(x)
 
 
-class _OnMinibatches(AbstractForms):
+class _LogisticOnMinibatches(AbstractForms):
     """On rows (start + stride j) mod R."""
 
     signed: Float[Array, "R D"]

@@ -14,17 +14,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
-from natmix.experiments.problems import secondary
 from natmix.experiments.problems.base import InitialRegion, Problem
 from natmix.experiments.problems.elliptical import (
     AbstractEllipticalMixture,
     check_components,
     check_spread,
     draw_parameters,
-    rows_per_block,
+    elliptical_problem,
 )
 from natmix.gaussians import FullGaussians
-from natmix.targets import JaxTarget
 
 DEGREES_OF_FREEDOM = 2.0
 MANY_DIMENSIONS = 300
@@ -79,20 +77,9 @@ def stm(
         jnp.asarray(constant, dtype),
         DEGREES_OF_FREEDOM,
     )
-    modes = density.shape.mean
-    target = JaxTarget(fn=density, dim=dim, batched=True, batch_size=rows_per_block(K, dim))
-    return Problem(
-        name,
-        title,
-        target,
-        target,
-        InitialRegion.build(dim, mean=0, mean_scale=100, variance=300),
-        log_evidence=0.0,
-        modes=modes,
-        sample=lambda n, *, key: density.sample(n, key=key),
-        secondary={"detected_modes": secondary.detected_modes(modes)},
-        infinite=dict.fromkeys(("eubo", "forward_ess", "sliced_wasserstein"), _NO_VARIANCE),
-    )
+    region = InitialRegion.build(dim, mean=0, mean_scale=100, variance=300)
+    infinite = dict.fromkeys(("eubo", "forward_ess", "sliced_wasserstein"), _NO_VARIANCE)
+    return elliptical_problem(name, title, density, region, infinite)
 
 
 def _factors(

@@ -54,10 +54,10 @@ class WineMinibatch(eqx.Module):
 
     def __call__(self, key: PRNGKey, x: Float[Array, "N D"]) -> Float[Array, " N"]:
         batch = start_and_stride(key, x.shape[0], self.quality.shape[0])
-        return _OnMinibatches(self.features, self.quality, *batch, self.size)(x)
+        return _NetworkOnMinibatches(self.features, self.quality, *batch, self.size)(x)
 
 
-class _OnMinibatches(AbstractForms):
+class _NetworkOnMinibatches(AbstractForms):
     """-N MSE(x) - |x|^2 / 2 on rows (start + stride j) mod N."""
 
     features: Float[Array, "R F"]

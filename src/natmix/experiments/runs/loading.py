@@ -123,7 +123,7 @@ class Run:
         path: the directory.
         config: the contents of ``config.json``.
         environment: the contents of ``environment.json``.
-        seeds: those that have begun, by number.
+        seeds: those that have started, by number.
     """
 
     path: Path

@@ -1,10 +1,12 @@
 """Which form of MORE's regressions is used."""
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import Scalar
+from natmix.kernels.forms import first_applicable, otherwise
 from natmix.kernels.gaussian_batch import GaussianBatch
 from natmix.kernels.log_densities import native_applies
 from natmix.kernels.more_regressions.dense import DenseRegressions
@@ -44,23 +46,34 @@ class Regressions(Protocol):
     ) -> Float[Array, "K F"]: ...
 
 
-FORMS: dict[str, type[NativeRegressions | SparseRegressions | DenseRegressions]] = {
+_CLASSES: dict[str, type[NativeRegressions | SparseRegressions | DenseRegressions]] = {
     "native": NativeRegressions,
     "sparse": SparseRegressions,
     "dense": DenseRegressions,
 }
 
 
+def _native_pays(plan: Plan, gaussians: GaussianBatch, samples: int, own_samples_only: bool) -> bool:
+    few = num_features(gaussians) <= _NATIVE_FEATURES and not own_samples_only
+    return few and native_applies(plan, gaussians, samples)
+
+
+def _sparse_pays(plan: Plan, gaussians: GaussianBatch, samples: int, own_samples_only: bool) -> bool:
+    """On one device, with several components, if that saves enough work."""
+    work = samples * gaussians.capacity * num_features(gaussians) ** 2
+    return gaussians.capacity > 1 and plan.mesh is None and (plan.on_cpu or work > _ACCELERATOR_WORK)
+
+
+FORMS: tuple[tuple[Form, Callable[[Plan, GaussianBatch, int, bool], bool]], ...] = (
+    ("native", _native_pays),
+    ("sparse", _sparse_pays),
+    ("dense", otherwise),
+)
+
+
 def choose(plan: Plan, gaussians: GaussianBatch, samples: int, own_samples_only: bool) -> Form:
-    """Negligible pairs are skipped on one device, with several components, if that saves enough work."""
-    features = num_features(gaussians)
-    few = features <= _NATIVE_FEATURES and not own_samples_only
-    if few and native_applies(plan, gaussians, samples):
-        return "native"
-    if gaussians.capacity == 1 or plan.mesh is not None:
-        return "dense"
-    work = samples * gaussians.capacity * features**2
-    return "sparse" if plan.on_cpu or work > _ACCELERATOR_WORK else "dense"
+    """Negligible pairs are skipped if that saves enough work."""
+    return first_applicable(FORMS, plan, gaussians, samples, own_samples_only)
 
 
 def regressions(
@@ -84,4 +97,4 @@ def regressions(
         form: chosen by `choose` unless given.
     """
     form = form or choose(current(), gaussians, samples.x.shape[0], own_samples_only)
-    return FORMS[form].of(gaussians, log_weights, samples, temperature, self_normalised, own_samples_only)
+    return _CLASSES[form].of(gaussians, log_weights, samples, temperature, self_normalised, own_samples_only)

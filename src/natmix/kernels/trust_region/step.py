@@ -13,6 +13,7 @@ Forms:
     eigen       one eigen-decomposition, then a search with D scalar terms; for every covariance family.
     cholesky    a few Cholesky factorisations, guided by moments of A; for dense factors.
     native      the same by a native kernel for all components, which skips absent ones.
+    native_shards  the same kernel on several devices, each with its own components.
 """
 
 from collections.abc import Callable
@@ -22,12 +23,13 @@ from jaxtyping import Array, Bool, Float
 
 from natmix.array_types import Scalar
 from natmix.kernels import native
+from natmix.kernels.forms import first_applicable, otherwise
 from natmix.kernels.gaussian_batch import Curvature, GaussianBatch, TriangularFactors, triangular
 from natmix.kernels.plan import Plan
 from natmix.kernels.trust_region.cholesky import cholesky_search
 from natmix.kernels.trust_region.eigen import eigen_search
 
-Form = Literal["native", "eigen", "cholesky"]
+Form = Literal["native", "native_shards", "eigen", "cholesky"]
 
 _CPU_EIGEN_DIM = 30
 _ACCELERATOR_EIGEN_DIM = 32
@@ -43,14 +45,21 @@ class WhitenedStep(NamedTuple):
     ok: Bool[Array, " K"]
 
 
+def _many_dimensions(plan: Plan, gaussians: GaussianBatch) -> bool:
+    return gaussians.dim > (_CPU_EIGEN_DIM if plan.on_cpu else _ACCELERATOR_EIGEN_DIM)
+
+
+FORMS: tuple[tuple[Form, Callable[[Plan, GaussianBatch], bool]], ...] = (
+    ("native", lambda plan, g: g.factors is not None and plan.native),
+    ("native_shards", lambda plan, g: g.factors is not None and plan.native_kernels),
+    ("cholesky", lambda plan, g: g.factors is not None and _many_dimensions(plan, g)),
+    ("eigen", otherwise),
+)
+
+
 def choose(plan: Plan, gaussians: GaussianBatch) -> Form:
     """The native kernel for dense factors; without it, by the number of dimensions."""
-    if gaussians.factors is None:
-        return "eigen"
-    if plan.native:
-        return "native"
-    limit = _CPU_EIGEN_DIM if plan.on_cpu else _ACCELERATOR_EIGEN_DIM
-    return "cholesky" if gaussians.dim > limit else "eigen"
+    return first_applicable(FORMS, plan, gaussians)
 
 
 def native_step(

@@ -11,7 +11,7 @@ from natmix.modules.component_adaptation.base import AbstractComponentAdaptation
 from natmix.modules.component_stepsizes.base import Rewards
 
 
-class Fixed(AbstractComponentAdaptation):
+class FixedComponents(AbstractComponentAdaptation):
     """Neither adds nor deletes components."""
 
     letter: ClassVar[str] = "E"

@@ -1,10 +1,20 @@
 """Module 2, ComponentStepsizeAdaptation: the stepsize (or KL bound) of each component's update."""
 
-from natmix.modules.component_stepsizes.adaptive import Adaptive
+from natmix.modules.component_stepsizes.adaptive import AdaptiveComponentStepsize
 from natmix.modules.component_stepsizes.base import AbstractComponentStepsize
-from natmix.modules.component_stepsizes.decaying import Decaying
-from natmix.modules.component_stepsizes.fixed import Fixed
+from natmix.modules.component_stepsizes.decaying import DecayingComponentStepsize
+from natmix.modules.component_stepsizes.fixed import FixedComponentStepsize
 
-OPTIONS: tuple[type[AbstractComponentStepsize], ...] = (Adaptive, Fixed, Decaying)
+OPTIONS: tuple[type[AbstractComponentStepsize], ...] = (
+    AdaptiveComponentStepsize,
+    FixedComponentStepsize,
+    DecayingComponentStepsize,
+)
 
-__all__ = ["OPTIONS", "AbstractComponentStepsize", "Adaptive", "Decaying", "Fixed"]
+__all__ = [
+    "OPTIONS",
+    "AbstractComponentStepsize",
+    "AdaptiveComponentStepsize",
+    "DecayingComponentStepsize",
+    "FixedComponentStepsize",
+]

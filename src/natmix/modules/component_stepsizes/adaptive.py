@@ -20,7 +20,7 @@ class StepsizeState(eqx.Module):
     previous: Float[Array, " *K"]
 
 
-class Adaptive(AbstractComponentStepsize):
+class AdaptiveComponentStepsize(AbstractComponentStepsize):
     """b <- min(increase * b, max) when the component's reward rose, else max(decrease * b, min).
 
     The initial value is kept until two rewards are recorded and may lie outside [min, max].

@@ -9,7 +9,7 @@ from natmix.modules.component_stepsizes.base import AbstractComponentStepsize, R
 from natmix.modules.hyperparameters import real
 
 
-class Decaying(AbstractComponentStepsize):
+class DecayingComponentStepsize(AbstractComponentStepsize):
     """b = stepsize / (1 + n^exponent), n the updates the component received so far."""
 
     stepsize: Array = real(0.1, "initial stepsize, or KL bound with T", low=0)

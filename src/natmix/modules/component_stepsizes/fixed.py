@@ -10,7 +10,7 @@ from natmix.modules.component_stepsizes.base import AbstractComponentStepsize, R
 from natmix.modules.hyperparameters import real
 
 
-class Fixed(AbstractComponentStepsize):
+class FixedComponentStepsize(AbstractComponentStepsize):
     """b = stepsize."""
 
     stepsize: Array = real(0.1, "stepsize, or KL bound with T", low=0)

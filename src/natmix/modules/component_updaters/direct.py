@@ -16,7 +16,7 @@ from natmix.modules.component_updaters.base import (
 from natmix.modules.records import NaturalGradient
 
 
-class Direct(AbstractComponentUpdater):
+class DirectComponentUpdater(AbstractComponentUpdater):
     """S'^-1 = S^-1 + b G and S'^-1 m' = S^-1 m + b (G m - g), Eq. 4.
 
     Whitened: precision I + b A, mean step -(I + b A)^-1 b a. The update fails where that

@@ -10,7 +10,6 @@ from natmix.array_types import Scalar
 from natmix.gaussians import AbstractGaussians
 from natmix.kernels import trust_region
 from natmix.kernels.plan import current
-from natmix.kernels.sharding import divided
 from natmix.modules.component_updaters.base import (
     MAX_ROUNDING,
     AbstractComponentUpdater,
@@ -22,7 +21,7 @@ from natmix.modules.component_updaters.base import (
 from natmix.modules.records import NaturalGradient
 
 
-class TrustRegion(AbstractComponentUpdater):
+class TrustRegionComponentUpdater(AbstractComponentUpdater):
     """The step of Eq. 4 with the largest b = 1/eta <= 1/T such that KL(new || old) <= stepsize.
 
     See `natmix.kernels.trust_region` for how it is found.
@@ -40,8 +39,8 @@ class TrustRegion(AbstractComponentUpdater):
         temperature: Scalar,
         present: Bool[Array, " K"] | None = None,
     ) -> Updated:
-        form = trust_region.choose(current().alone(), gaussians)  # each device updates its own components
-        if form == "native" and not divided():
+        form = trust_region.choose(current(), gaussians)
+        if form == "native":
             usable = usable_components(natural_gradient, present)
             return _native(gaussians, natural_gradient, stepsize, temperature, usable)
         propose = Partial(_propose, form)
@@ -69,7 +68,7 @@ def _propose(
     temperature: Scalar,
 ) -> Proposal:
     usable = natural_gradient.ok
-    if form == "native":
+    if form == "native" or form == "native_shards":
         return _native(gaussians, natural_gradient, stepsize, temperature, usable)
     curvature = natural_gradient.curvature
     A = jnp.where(usable.reshape(-1, *[1] * (curvature.ndim - 1)), curvature, 0)

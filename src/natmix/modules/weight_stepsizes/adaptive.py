@@ -20,7 +20,7 @@ class AdaptiveState(eqx.Module):
     previous: Scalar
 
 
-class Adaptive(AbstractWeightStepsize):
+class AdaptiveWeightStepsize(AbstractWeightStepsize):
     """b <- min(increase * b, max) when the objective rose, else max(decrease * b, min).
 
     The initial value is kept until two objectives are known and may lie outside [min, max].

@@ -10,7 +10,7 @@ from natmix.modules.hyperparameters import real
 from natmix.modules.weight_stepsizes.base import AbstractWeightStepsize
 
 
-class Decaying(AbstractWeightStepsize):
+class DecayingWeightStepsize(AbstractWeightStepsize):
     """b = stepsize / (1 + n^exponent), n the number of weight updates so far."""
 
     stepsize: Array = real(1.0, "initial stepsize, or KL bound with O", low=0)

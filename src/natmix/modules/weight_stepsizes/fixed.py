@@ -10,7 +10,7 @@ from natmix.modules.hyperparameters import real
 from natmix.modules.weight_stepsizes.base import AbstractWeightStepsize
 
 
-class Fixed(AbstractWeightStepsize):
+class FixedWeightStepsize(AbstractWeightStepsize):
     """b = stepsize; 1 with U is the greedy step of VIPS, 0 keeps the weights."""
 
     stepsize: Array = real(1.0, "stepsize, or KL bound with O", low=0)

@@ -8,7 +8,7 @@ from natmix.array_types import Scalar
 from natmix.modules.weight_updaters.base import AbstractWeightUpdater
 
 
-class Direct(AbstractWeightUpdater):
+class DirectWeightUpdater(AbstractWeightUpdater):
     """q'(o) ~ q(o) exp(b E(o) / T), Eq. 9."""
 
     letter: ClassVar[str] = "U"

@@ -14,7 +14,7 @@ _HALVINGS = 22
 _LOG_SHORTEST = -60.0
 
 
-class TrustRegion(AbstractWeightUpdater):
+class TrustRegionWeightUpdater(AbstractWeightUpdater):
     """q'(o) ~ q(o) exp(E(o) / (eta + T)) with the smallest eta >= 0 such that KL(q' || q) <= stepsize.
 
     Eq. 9 with the stepsize 1/(eta + T). The KL grows with the stepsize, which is found by bisection.

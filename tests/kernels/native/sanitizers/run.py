@@ -44,7 +44,7 @@ def main() -> None:
                     print(f"{sanitizer}, {Path(library.path).name}, {instructions}", flush=True)
                     environment = {**os.environ, **OPTIONS, "NATMIX_NATIVE": instructions}
                     command = [program, str(arguments.last), str(arguments.step)]
-                    subprocess.run(command, check=True, env=environment)
+                    subprocess.run(command, check=True, env=environment)  # type: ignore[arg-type]
 
 
 def compiled(library: build_native.Library, sanitizer: str, folder: Path) -> Path:
@@ -64,7 +64,7 @@ def compiled(library: build_native.Library, sanitizer: str, folder: Path) -> Pat
         "-lm",
         "-pthread",
     ]
-    subprocess.run([*command, "-o", program], check=True)
+    subprocess.run([*command, "-o", program], check=True)  # type: ignore[list-item]
     return program
 
 

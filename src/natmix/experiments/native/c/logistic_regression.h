@@ -84,7 +84,7 @@ static failure *T(logistic_regression)(const call *c, const logistic_regression_
   return parallel(c, T(tiles_of)(p.count), T(logistic_regression_tile), &p);
 }
 
-/* Where vector number c of a row of D numbers begins: the last one ends with the row, and may hold numbers of the
+/* Where vector number c of a row of D numbers starts: the last one ends with the row, and may hold numbers of the
    one before it once more. A row of less than one vector is filled up with zeros. */
 static inline int64_t T(begin)(int64_t c, int64_t D) {
   return (c + 1) * LANES <= D ? c * LANES : D < LANES ? 0 : D - LANES;

@@ -13,7 +13,7 @@ typedef struct {
   int32_t *nearest;           /* [N]: the component whose mean is nearest */
   const int32_t *order;       /* [N]: in which order to take the samples, if not one after the other */
   double margin;              /* how far below others a log density is negligible */
-  uint8_t *seen;              /* [K]: components that matter to some sample */
+  uint8_t *seen;              /* [K]: components that are not negligible for some sample */
   int64_t H;                  /* generations of K / H Gaussians each */
   const REAL *in_use, *drawn; /* [K]: how many samples each has drawn, of those in use and of all */
   REAL *log_generation;       /* [N, H] */
@@ -118,7 +118,7 @@ static int64_t T(nearest)(const T(density_task) *p, int64_t tile) {
   return 0 <= k && k < p->K && p->present[k] ? k : -1;
 }
 
-/* Densities of one tile, -inf for components that do not matter to any of its samples: those by more than
+/* Densities of one tile, -inf for components that are negligible for all its samples: those by more than
    `margin` below the background, where it is known, and below another component's share of all. What is left out
    is negligible in a component's sums if some sample does matter to it; seen[k] says so. The background is inf
    where it is not known, and NaN for samples without a weight. */
@@ -168,7 +168,7 @@ static int T(relevant_tile)(const void *data, int64_t tile) {
   return DONE;
 }
 
-/* Columns of components that matter to no sample, which are not as they should be yet. */
+/* Columns of components that are negligible for every sample, which have not been filled yet. */
 static int T(unseen_tile)(const void *data, int64_t tile) {
   const T(density_task) *p = data;
   int64_t D = p->D, K = p->K, rows = T(samples_in)(tile, p->count);
@@ -310,30 +310,30 @@ static failure *T(mixture_log_prob)(const call *c, const mixture_log_prob_arrays
   enum { MANY_SAMPLES = 4096, MANY_COMPONENTS = 16 };
   T(density_task) p = T(densities_of)(a->x, a->mean, a->W, a->count, a->log_density);
   p.offset = a->offset->data, p.present = a->present->data, p.log_weights = a->log_weights->data;
-  int32_t *room = NULL;
+  int32_t *workspace = NULL;
   failure *error = NULL;
   if (p.count >= MANY_SAMPLES && p.count < INT32_MAX && p.K >= MANY_COMPONENTS)
-    room = malloc((2 * p.count + p.K + 1) * sizeof *room);
-  if (room) {
-    p.nearest = room;
+    workspace = malloc((2 * p.count + p.K + 1) * sizeof *workspace);
+  if (workspace) {
+    p.nearest = workspace;
     error = T(share_tiles)(c, &p, T(nearest_means_tile));
-    if (!error) T(sort_by_nearest)(&p, room + 2 * p.count, room + p.count);
-    p.order = room + p.count;
+    if (!error) T(sort_by_nearest)(&p, workspace + 2 * p.count, workspace + p.count);
+    p.order = workspace + p.count;
   }
   if (!error) error = T(share_tiles)(c, &p, T(mixture_tile));
-  free(room);
+  free(workspace);
   return error;
 }
 
-/* log sum_k n_k exp(l_k) of a tile; `room` is for K rows of it. */
-static void T(log_sum_of_drawn)(const REAL *l, const REAL *n, int64_t K, REAL *room, T(vec) * out) {
+/* log sum_k n_k exp(l_k) of a tile; `workspace` is for K rows of it. */
+static void T(log_sum_of_drawn)(const REAL *l, const REAL *n, int64_t K, REAL *workspace, T(vec) * out) {
   T(vec) sum[VECTORS];
   for (int64_t k = 0; k < K; k++) {
     REAL factor = n[k] > 0 ? LOG(n[k]) : (REAL)-INFINITY;
     for (int v = 0; v < VECTORS; v++)
-      T(store)(room + k * TILE + v * LANES, T(load)(l + k * TILE + v * LANES) + factor);
+      T(store)(workspace + k * TILE + v * LANES, T(load)(l + k * TILE + v * LANES) + factor);
   }
-  T(largest_and_sum)(room, K, out, sum);
+  T(largest_and_sum)(workspace, K, out, sum);
   for (int v = 0; v < VECTORS; v++)
     for (int i = 0; i < LANES; i++) out[v][i] += LOG(sum[v][i]);
 }
@@ -347,7 +347,7 @@ static int T(background_tile)(const void *data, int64_t tile) {
   REAL *x = T(allocate)((2 * D + 2 * K + 2 * H) * TILE);
   if (!x) return NO_MEMORY;
   REAL *d = x + D * TILE, *l = d + D * TILE;
-  REAL *room = l + K * TILE, *each = room + K * TILE, *total = each + H * TILE;
+  REAL *workspace = l + K * TILE, *each = workspace + K * TILE, *total = each + H * TILE;
   T(tile_of)(p->x + tile * TILE * D, rows, D, x);
   T(vec) floor[VECTORS], out[VECTORS], sum[VECTORS];
   for (int64_t n = 0; n < TILE; n++)
@@ -365,9 +365,9 @@ static int T(background_tile)(const void *data, int64_t tile) {
       same &= in_use[g] == drawn[g];
     }
     if (!some) continue;
-    T(log_sum_of_drawn)(l, drawn + h * K, K, room, out);
+    T(log_sum_of_drawn)(l, drawn + h * K, K, workspace, out);
     for (int v = 0; v < VECTORS; v++) T(store)(each + h * TILE + v * LANES, out[v]);
-    if (!same) T(log_sum_of_drawn)(l, in_use + h * K, K, room, out);
+    if (!same) T(log_sum_of_drawn)(l, in_use + h * K, K, workspace, out);
     for (int v = 0; v < VECTORS; v++) T(store)(total + h * TILE + v * LANES, out[v]);
   }
   T(transpose)(each, H, rows, TILE, p->log_generation + tile * TILE * H, H);

@@ -10,7 +10,7 @@
 #include "signature.h"
 #include "tables.h"
 
-/* All else is hidden: names of other libraries in a process do not meet those in here. */
+/* All else is hidden: names of other libraries in a process do not clash with these. */
 #define EXPORTED __attribute__((visibility("default")))
 
 #ifndef SOURCES

@@ -6,7 +6,7 @@
 #define AT_ONCE 128
 /* Samples of a component that are summed together. */
 #define AHEAD 32
-/* Rows of log densities that are asked for before they are needed. */
+/* Rows of log densities that are prefetched. */
 
 /* Regressions of rewards on F features of D coordinates; the samples' `out` is [K, F]. */
 typedef struct {
@@ -19,12 +19,12 @@ typedef struct {
   const REAL *centre, *extra, *ridge; /* [K]: taken from rewards; taken from those of zeros beside */
 } T(regression);
 
-/* Samples of one component that have been found and not yet summed. */
+/* Samples of one component that are buffered: found and not yet summed. */
 typedef struct {
   int64_t number;
   int32_t sample[AT_ONCE];
   REAL weight[AT_ONCE];
-} T(waiting);
+} T(buffered);
 
 /* Rows of features, after them a one and the reward, up to whole vectors. */
 static int64_t T(feature_width)(int64_t F) {
@@ -52,17 +52,17 @@ static void T(features)(const REAL *y, int64_t D, const REAL *reward, int64_t wi
   }
 }
 
-static int64_t T(sum_features_room)(int64_t D, int64_t width) {
+static int64_t T(sum_features_workspace)(int64_t D, int64_t width) {
   return (2 * D + 1 + width) * TILE + 2 * (AT_ONCE + TILE) * width;
 }
 
-/* M += sum w (phi, 1, r) phi^T over the samples that wait; of phi phi^T what lies on the diagonal and below. */
-static void T(sum_features)(const T(regression) *p, int64_t k, T(waiting) * now, REAL *room, REAL *M) {
+/* M += sum w (phi, 1, r) phi^T over the buffered samples; of phi phi^T what lies on the diagonal and below. */
+static void T(sum_features)(const T(regression) *p, int64_t k, T(buffered) * now, REAL *workspace, REAL *M) {
   int64_t D = p->samples.D, width = T(feature_width)(p->F);
   const REAL *x = p->samples.x, *mean = p->samples.mean + k * D, *W = p->W + k * D * D;
   const REAL *reward = p->reward;
   REAL size = p->size[k], centre = p->centre[k], extra = p->extra[k];
-  REAL *d = room, *y = d + D * TILE, *r = y + D * TILE, *phi = r + TILE;
+  REAL *d = workspace, *y = d + D * TILE, *r = y + D * TILE, *phi = r + TILE;
   REAL *right = phi + width * TILE, *left = right + (AT_ONCE + TILE) * width;
   int32_t list[AT_ONCE];
   T(vec) one[VECTORS];
@@ -102,9 +102,9 @@ static inline uint32_t T(matters)(T(vec) log_density, REAL background, const REA
   return T(bits)((T(ivec))(w != 0) & ~(T(ivec))(w * (fourth + D) <= NEGLIGIBLE_SHARE * D));
 }
 
-static void T(solve)(const T(regression) *p, int64_t k, const REAL *M, REAL *room) {
+static void T(solve)(const T(regression) *p, int64_t k, const REAL *M, REAL *workspace) {
   REAL total = p->total[k], ridge = p->ridge[k], *out = p->samples.out;
-  T(ridge_regression)(M, p->F, T(feature_width)(p->F), total, ridge, room, out + k * p->F);
+  T(ridge_regression)(M, p->F, T(feature_width)(p->F), total, ridge, workspace, out + k * p->F);
 }
 
 /* Task i: one chunk of the samples and some components. Without other chunks these are solved too, else their
@@ -116,22 +116,22 @@ static int T(regressions_block)(const void *data, int64_t task) {
   int64_t blocks = (K + p->block - 1) / p->block, k0 = task % blocks * p->block, from, to;
   int64_t kb = K - k0 < p->block ? K - k0 : p->block, groups = (kb + LANES - 1) / LANES;
   const REAL *lc = all->log_components, *background = all->log_background, *tops = all->top, *offsets = p->offset;
-  int64_t room_needed = T(sum_features_room)(D, width), others = T(ridge_room)(p->F, width);
-  if (others > room_needed) room_needed = others;
-  REAL *top = T(allocate)(2 * groups * LANES + LANES + room_needed + kb * each);
+  int64_t workspace_size = T(sum_features_workspace)(D, width), others = T(ridge_workspace)(p->F, width);
+  if (others > workspace_size) workspace_size = others;
+  REAL *top = T(allocate)(2 * groups * LANES + LANES + workspace_size + kb * each);
   if (!top) return NO_MEMORY;
   REAL *offset = top + groups * LANES;
-  REAL *weight = offset + groups * LANES, *room = weight + LANES, *M = room + room_needed;
+  REAL *weight = offset + groups * LANES, *workspace = weight + LANES, *M = workspace + workspace_size;
   if (all->chunks > 1) M = all->partial + (task / blocks * K + k0) * each;
-  T(waiting) *waiting = malloc(kb * sizeof *waiting);
-  if (!waiting) {
+  T(buffered) *buffered = malloc(kb * sizeof *buffered);
+  if (!buffered) {
     free(top);
     return NO_MEMORY;
   }
   uint32_t present[COMPONENT_BLOCK] = {0};
   for (int64_t k = 0; k < groups * LANES; k++) {
     top[k] = k < kb ? tops[k0 + k] : 0, offset[k] = k < kb ? offsets[k0 + k] : 0;
-    if (k < kb) waiting[k].number = 0;
+    if (k < kb) buffered[k].number = 0;
     if (k < kb && p->present[k0 + k]) present[k / LANES] |= (uint32_t)1 << k % LANES;
   }
   for (int64_t i = 0; i < kb * each; i++) M[i] = 0;
@@ -147,18 +147,18 @@ static int T(regressions_block)(const void *data, int64_t task) {
       if (bits) bits &= T(matters)(l, background[n], top + g * LANES, offset + g * LANES, (REAL)D, weight);
       for (; bits; bits &= bits - 1) {
         int64_t lane = __builtin_ctz(bits), k = g * LANES + lane;
-        waiting[k].sample[waiting[k].number] = (int32_t)n;
-        waiting[k].weight[waiting[k].number++] = weight[lane];
-        if (waiting[k].number == AT_ONCE) T(sum_features)(p, k0 + k, waiting + k, room, M + k * each);
+        buffered[k].sample[buffered[k].number] = (int32_t)n;
+        buffered[k].weight[buffered[k].number++] = weight[lane];
+        if (buffered[k].number == AT_ONCE) T(sum_features)(p, k0 + k, buffered + k, workspace, M + k * each);
       }
     }
   }
   for (int64_t k = 0; k < kb; k++) {
     if (!p->present[k0 + k]) continue;
-    if (waiting[k].number) T(sum_features)(p, k0 + k, waiting + k, room, M + k * each);
-    if (all->chunks == 1) T(solve)(p, k0 + k, M + k * each, room);
+    if (buffered[k].number) T(sum_features)(p, k0 + k, buffered + k, workspace, M + k * each);
+    if (all->chunks == 1) T(solve)(p, k0 + k, M + k * each, workspace);
   }
-  free(waiting);
+  free(buffered);
   free(top);
   return DONE;
 }
@@ -171,10 +171,10 @@ static int T(regressions_component)(const void *data, int64_t k) {
   if (!p->present[k]) return DONE;
   for (int64_t chunk = 1; chunk < p->samples.chunks; chunk++)
     for (int64_t i = 0; i < each; i++) partial[i] += partial[chunk * p->samples.K * each + i];
-  REAL *room = T(allocate)(T(ridge_room)(p->F, width));
-  if (!room) return NO_MEMORY;
-  T(solve)(p, k, partial, room);
-  free(room);
+  REAL *workspace = T(allocate)(T(ridge_workspace)(p->F, width));
+  if (!workspace) return NO_MEMORY;
+  T(solve)(p, k, partial, workspace);
+  free(workspace);
   return DONE;
 }
 
@@ -193,7 +193,7 @@ static failure *T(more_regressions)(const call *c, const more_regressions_arrays
                    (long long)s->D, (long long)(s->D * (s->D + 3) / 2), (long long)p.F);
   if (s->N > INT32_MAX) return invalid(c, "natmix_more_regressions takes fewer than 2^31 samples.");
   if (!s->K) return NULL;
-  int64_t each = (p.F + 5) * (p.F + 17), chunks = s->K < TASKS ? TASKS / s->K : 1; /* no less than is needed */
+  int64_t each = (p.F + 5) * (p.F + 17), chunks = s->K < TASKS ? TASKS / s->K : 1; /* each: an upper bound */
   if (chunks < s->chunks) s->chunks = chunks;
   p.block = s->K * s->chunks / TASKS;
   if (p.block > BLOCK_NUMBERS / each) p.block = BLOCK_NUMBERS / each;

@@ -1,6 +1,6 @@
 /* Sums of outer products of rows. Included once per type. */
 
-/* M[i : i + rows, j : j + cols vectors] += sum_s left[s, i + r] right[list[s], j]; what is summed here meets M
+/* M[i : i + rows, j : j + cols vectors] += sum_s left[s, i + r] right[list[s], j]; what is summed here is added to M
    only at the end, so that roundings of M are few. */
 #define OUTER(rows, cols)                                                           \
   T(vec) a[rows][cols] = {{{0}}};                                                   \

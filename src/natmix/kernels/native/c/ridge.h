@@ -39,18 +39,18 @@ static void T(cholesky_solve)(const REAL *U, int64_t F, int64_t width, const REA
   }
 }
 
-static int64_t T(ridge_room)(int64_t F, int64_t width) { return (2 * F + 3) * width; }
+static int64_t T(ridge_workspace)(int64_t F, int64_t width) { return (2 * F + 3) * width; }
 
 /* Coefficients from M, whose rows are the lower half of sum w phi phi^T [F, F], then sum w phi and sum w phi r;
    with `total` = sum w the constant is eliminated. The normal equations get at least the jitter that REAL can
    resolve, and iterative refinement takes its bias away again wherever the samples determine the answer. NaN if
    they cannot be solved. */
-static void T(ridge_regression)(const REAL *M, int64_t F, int64_t width, REAL total, REAL ridge, REAL *room,
+static void T(ridge_regression)(const REAL *M, int64_t F, int64_t width, REAL total, REAL ridge, REAL *workspace,
                                 REAL *out) {
   const REAL *mean = M + F * width, *rhs = mean + width;
-  REAL *A = room, *U = A + F * width, *inverse = U + F * width, *beta = inverse + width, *residual = beta + width;
+  REAL *A = workspace, *U = A + F * width, *inverse = U + F * width, *beta = inverse + width, *residual = beta + width;
   REAL largest = 0;
-  for (int64_t i = 0; i < T(ridge_room)(F, width); i++) room[i] = 0;
+  for (int64_t i = 0; i < T(ridge_workspace)(F, width); i++) workspace[i] = 0;
   for (int64_t i = 0; i < F; i++)
     for (int64_t j = 0; j <= i; j++) A[j * width + i] = A[i * width + j] = M[i * width + j] - mean[i] * mean[j] / total;
   for (int64_t i = 0; i < F; i++) largest = A[i * width + i] > largest ? A[i * width + i] : largest;

@@ -22,8 +22,8 @@ typedef struct {
 } matching;
 
 /* Copies up to one of the characters in `end`, which is left out; returns what follows it. */
-static const char *copy_to(const char *from, const char *end, char *to, size_t room) {
-  size_t length = strcspn(from, end), kept = length < room ? length : room - 1;
+static const char *copy_to(const char *from, const char *end, char *to, size_t size) {
+  size_t length = strcspn(from, end), kept = length < size ? length : size - 1;
   memcpy(to, from, kept);
   to[kept] = 0;
   return from + length + (from[length] != 0);

@@ -1,4 +1,4 @@
-/* What the table says about the arrays of a kernel, and whether those of a call are like that. */
+/* What the table says about the arrays of a kernel, and whether those of a call agree with it. */
 #ifndef NATMIX_SIGNATURE_H
 #define NATMIX_SIGNATURE_H
 

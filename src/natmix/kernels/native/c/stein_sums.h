@@ -108,7 +108,7 @@ static int T(stein_sums_component)(const void *data, int64_t k) {
 }
 
 static failure *T(stein_sums)(const call *c, const stein_sums_arrays *a) {
-  enum { TASKS = 32, ROOM = 1 << 26, LARGE = 1 << 15 }; /* at most; bytes for all sums, and of one component's */
+  enum { TASKS = 32, MEMORY = 1 << 26, LARGE = 1 << 15 }; /* at most; bytes for all sums, and of one component's */
   T(weighting) p = T(weighting_of)(a->log_components, a->count, a->hessian);
   p.log_background = a->log_background->data, p.valid = a->valid->data, p.top = a->top->data;
   p.columns = a->columns->data, p.C = a->columns->dims[1];
@@ -119,7 +119,7 @@ static failure *T(stein_sums)(const call *c, const stein_sums_arrays *a) {
   size_t one = ((p.D + 1) * width + p.C) * sizeof(REAL), all = p.K * one;
   p.each = one > LARGE ? 1 : COMPONENT_BLOCK;
   int64_t blocks = (p.K + p.each - 1) / p.each, chunks = blocks < TASKS ? TASKS / blocks : 1;
-  if (chunks * all > ROOM) chunks = all < ROOM ? (int64_t)(ROOM / all) : 1;
+  if (chunks * all > MEMORY) chunks = all < MEMORY ? (int64_t)(MEMORY / all) : 1;
   if (chunks < p.chunks) p.chunks = chunks;
   p.partial = malloc(p.chunks * all + 1);
   if (!p.partial) return out_of_memory(c);

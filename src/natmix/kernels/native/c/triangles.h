@@ -1,12 +1,12 @@
 /* Products, factors and inverses of square matrices. Included once per type.
 
-   They have D rows, `width` numbers apart: whole vectors, zero beyond their D numbers; and room for `width` rows.
+   They have D rows, `width` numbers apart: whole vectors, zero beyond their D numbers; and workspace for `width` rows.
    "Upper" and "lower" are triangles whose other half is zero. */
 
 #define BLOCK 32
 /* Rows that are factored together, a multiple of LANES. */
 #define PANEL 64
-/* Columns of a triangle that are taken to begin with the same row, a multiple of BLOCK. */
+/* Columns of a triangle that are treated as starting in the same row, a multiple of BLOCK. */
 #define TURN 128
 /* Rows that are summed at once, so that what they are multiplied with stays in the cache. */
 
@@ -82,8 +82,8 @@ static void T(lower_inverse)(const REAL *U, int64_t D, int64_t width, REAL *out)
   }
 }
 
-/* P's lower half becomes the lower R with R^T R = P; whether there is one. `room` is for BLOCK rows. */
-static int T(reverse_cholesky)(REAL *P, int64_t D, int64_t width, REAL *room) {
+/* P's lower half becomes the lower R with R^T R = P; whether there is one. `workspace` is for BLOCK rows. */
+static int T(reverse_cholesky)(REAL *P, int64_t D, int64_t width, REAL *workspace) {
   for (int64_t end = D, b; end > 0; end = b) {
     b = (end - 1) / BLOCK * BLOCK;
     for (int64_t i = end - 1; i >= b; i--) {
@@ -94,8 +94,8 @@ static int T(reverse_cholesky)(REAL *P, int64_t D, int64_t width, REAL *room) {
       for (int64_t j = 0; j <= i; j += LANES) T(store)(row + j, T(load)(row + j) * scale);
       for (int64_t r = b; r < i; r++) T(add_first)(P + r * width, row, -row[r], r + 1);
     }
-    for (int64_t j = 0; j < (end - b) * width; j += LANES) T(store)(room + j, -T(load)(P + b * width + j));
-    T(add_product)(P, room, P + b * width, width, b, b, end - b, 1);
+    for (int64_t j = 0; j < (end - b) * width; j += LANES) T(store)(workspace + j, -T(load)(P + b * width + j));
+    T(add_product)(P, workspace, P + b * width, width, b, b, end - b, 1);
   }
   return 1;
 }

@@ -32,7 +32,7 @@ typedef struct {
   int64_t D, width;
   REAL *A, *a;         /* A over `size`, about its largest number */
   REAL *R, *U, *V;     /* U = R^T */
-  REAL *block;         /* room for the factors */
+  REAL *block;         /* workspace for the factors */
   REAL *shift, *rotated;
   double size;
 } T(region);
@@ -177,14 +177,14 @@ static int T(trust_region_component)(const void *data, int64_t k) {
   REAL *new_mean = q->new_mean + k * D, *new_L = q->new_L + k * D * D;
   REAL *new_W = q->new_W + k * D * D;
   int ok = q->usable[k] && T(all_finite)(A, D * D) && T(all_finite)(a, D);
-  REAL *room = ok ? T(allocate)(4 * square + (BLOCK + 4) * width) : NULL;
-  if (ok && !room) return NO_MEMORY;
+  REAL *workspace = ok ? T(allocate)(4 * square + (BLOCK + 4) * width) : NULL;
+  if (ok && !workspace) return NO_MEMORY;
   if (ok) {
-    T(region) p = {.D = D, .width = width, .A = room, .R = room + square, .U = room + 2 * square};
-    p.V = room + 3 * square, p.block = room + 4 * square, p.a = p.block + BLOCK * width;
+    T(region) p = {.D = D, .width = width, .A = workspace, .R = workspace + square, .U = workspace + 2 * square};
+    p.V = workspace + 3 * square, p.block = workspace + 4 * square, p.a = p.block + BLOCK * width;
     p.shift = p.a + width, p.rotated = p.shift + width;
     REAL *moved = p.rotated + width;
-    T(clear)(room, 4 * square + (BLOCK + 4) * width);
+    T(clear)(workspace, 4 * square + (BLOCK + 4) * width);
     p.size = fmin(fmax(T(largest_of)(A, D * D), LEAST_SIZE), MOST_SIZE);
     for (int64_t i = 0; i < D; i++) T(fill_row)(A + i * D, D, width, (REAL)(1 / p.size), p.A + i * width);
     T(fill_row)(a, D, width, 1, p.a);
@@ -213,7 +213,7 @@ static int T(trust_region_component)(const void *data, int64_t k) {
         memcpy(new_W + i * D, new + i * width, D * sizeof(REAL));
       }
     }
-    free(room);
+    free(workspace);
   }
   q->ok[k] = (uint8_t)ok;
   if (ok) return DONE;

@@ -141,7 +141,7 @@ static inline T(vec) T(vexp)(T(vec) x) {
   return T(choose)((T(ivec))(x != x), x, result);
 }
 
-/* exp of numbers, zero for those that do not matter: up to LOG_NEGLIGIBLE. */
+/* exp of numbers, zero for negligible ones: up to LOG_NEGLIGIBLE. */
 static inline T(vec) T(share)(T(vec) x) {
   T(ivec) nothing = (T(ivec))(x <= LOG_NEGLIGIBLE);
   return T(any)(~nothing) ? T(choose)(nothing, (T(vec)){0}, T(vexp)(x)) : (T(vec)){0};
