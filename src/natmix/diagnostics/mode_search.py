@@ -37,6 +37,9 @@ _OFTEN, _TOLERATED_UNREACHED = 20, 0.05
 """A search that widens ends when all but so many of the known modes were reached that often: a mode that
 attracts twenty times fewer runs than the rarest known one would then have been reached once."""
 
+_SEVERAL = 5
+"""A search is thorough if it has reached all but that share of the known modes so often."""
+
 
 class ModeSearch(NamedTuple):
     """What a search for missed modes found.
@@ -82,8 +85,9 @@ class ModeSearch(NamedTuple):
 
     @property
     def thorough(self) -> bool:
-        """Whether it has reached nearly all known modes, so that it may be expected to reach others."""
-        return len(self.hits) < 2 or self.unreached <= _TOLERATED_UNREACHED * len(self.hits)
+        """Whether it has reached nearly all known modes several times, so that it would reach others."""
+        seldom = sum(h < _SEVERAL for h in self.hits)
+        return len(self.hits) < 2 or seldom <= _TOLERATED_UNREACHED * len(self.hits)
 
 
 def search_modes(
