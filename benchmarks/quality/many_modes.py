@@ -131,7 +131,7 @@ def table(rows: Sequence[Row]) -> str:
     return markdown(asked_header, judged) + "\n\n" + markdown(header, lines)
 
 
-def _judged(suite: str, rows: Sequence[Row]) -> list[str]:
+def _judged(suite: str, rows: Sequence[Row]) -> list[str | int]:
     most, of, wrong = ASKED[suite]
     trusted_wrongly = sum(int(row["wrong_trust"] or 0) for row in rows)
     allowed = "-" if wrong is None else f"at most {wrong} of {of}"
@@ -142,7 +142,7 @@ def _complete(rows: Sequence[Row], column: str = "found") -> int:
     return sum(row[column] == row["modes"] for row in rows if not row["error"])
 
 
-def _line(name: str, rows: Sequence[Row]) -> list[str]:
+def _line(name: str, rows: Sequence[Row]) -> list[str | int]:
     good = [row for row in rows if not row["error"]]
     trusted = [row for row in good if row["verdict"] == "trust"]
     close = sum(abs(float(row["log_z_error"])) <= LARGEST_LOG_Z_ERROR for row in trusted)

@@ -182,8 +182,8 @@ def main() -> None:
         for dim, student, wide in itertools.product((2, 4, 8), (False, True), (False, True)):
             name = f"{'Student-t' if student else 'Gaussian'}, {dim}-d, region "
             name += "of the modes" if wide else "N(0, I)"
-            make = functools.partial(random_mixture, dim, student, wide, lacking=lacking)
-            rows.append((f"{name}, {what}", make))
+            drawn = functools.partial(random_mixture, dim, student, wide, lacking=lacking)
+            rows.append((f"{name}, {what}", drawn))
         rows.append((f"oscillator, {what}", functools.partial(oscillator_case, lacking=lacking)))
     rows.append(("banana, nothing missing", lambda s: banana_case()))
     print("| case | evaluations | found | other alarms | used | runs | seconds |")

@@ -180,6 +180,7 @@ def _wrong_gradient(rng: Rng, seed: int) -> Case:
     """One coordinate of the gradient is 5 to 10% too large or too small."""
     dim = (2, 5)[seed // 2 % 2]
     truth = _gaussian(rng, dim)
+    assert isinstance(truth.density, Mapped)
     factors = np.ones(dim)
     factors[int(rng.integers(dim))] += rng.choice([-1, 1]) * rng.uniform(0.05, 0.1)
     target = JaxTarget(WrongGradient(truth.density, _array(factors)), dim, returns_gradient=True)

@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from case_table import read_rows, run_cases, seed_range, share_interval
-from random_mixtures import CLOSEST, FARTHEST, SMALLEST_WEIGHT, SUITES, dimension, random_mixture
+from random_mixtures import (
+    CLOSEST,
+    FARTHEST,
+    SMALLEST_WEIGHT,
+    SUITES,
+    KnownMixture,
+    dimension,
+    random_mixture,
+)
 from verdict_kinds import KINDS, draw_case
 from verdict_scores import errors, outcome
 
@@ -67,6 +75,7 @@ def test_samples_of_a_kind_have_its_density(kind):
 def test_a_fit_is_judged_by_its_divergence_and_its_modes():
     truth = draw_case("narrow mode", 0).truth
     known = truth.density
+    assert isinstance(known, KnownMixture)
     covariances = known.factors @ np.swapaxes(known.factors, 1, 2)
     exact = Mixture.full(known.weights, known.means, covariances)
     kl, reverse, missing = errors(truth, exact, 0)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ SEARCHED = ModeSearch((), 1, 32, 1000)
 UNIT = Mixture.full([1.0], [[0.0, 0.0]], [np.eye(2)])
 
 
-def gaussian(sd, n=2000, D=2, seed=0):
+def gaussian(sd: float, n: int = 2000, D: int = 2, seed: int = 0) -> tuple[Mixture, EvaluatedDraws]:
     """Samples of a spherical Gaussian with this standard deviation; the target has 1, and log Z = 0."""
     mixture = Mixture.full([1.0], [np.zeros(D)], [sd**2 * np.eye(D)])
     x = sd * np.random.default_rng(seed).normal(size=(n, D))
@@ -172,10 +173,11 @@ def test_moments_that_are_off_are_named_and_others_are_not():
 
 def test_permuted_modes_are_label_switching():
     a = np.array([3.0, 0.0, -2.0])
-    means = [a, a[[1, 0, 2]], a[[2, 1, 0]], [5.0, 5.0, 5.0]]
+    means = [a, a[[1, 0, 2]], a[[2, 1, 0]], np.full(3, 5.0)]
     mixture = Mixture.full([0.3, 0.3, 0.2, 0.2], means, [0.04 * np.eye(3)] * 4)
     x = np.asarray(mixture.sample(4000, key=0))
-    found = diagnose(mixture, EvaluatedDraws(x, *[np.asarray(mixture.log_prob(x))] * 2), SEARCHED)
+    log_q = np.asarray(mixture.log_prob(x))
+    found = diagnose(mixture, EvaluatedDraws(x, log_q, log_q), SEARCHED)
     assert len(found.label_switching.modes) == 1
     means_found = [np.sort(found.modes[i].mean) for i in found.label_switching.modes[0]]
     assert len(means_found) == 3
@@ -183,9 +185,8 @@ def test_permuted_modes_are_label_switching():
     assert "label switching: modes " in str(found)
     shifted = Mixture.full([0.5, 0.5], [a, a + 5], [0.04 * np.eye(3)] * 2)
     x = np.asarray(shifted.sample(4000, key=0))
-    assert (
-        diagnose(shifted, EvaluatedDraws(x, *[np.asarray(shifted.log_prob(x))] * 2)).label_switching is None
-    )
+    log_q = np.asarray(shifted.log_prob(x))
+    assert diagnose(shifted, EvaluatedDraws(x, log_q, log_q)).label_switching is None
 
 
 def test_widths_must_be_permuted_too():
@@ -259,7 +260,7 @@ def results(fitted, tmp_path):
     narrow, few = gaussian(0.4, n=300)
     path = tmp_path / "fit.safetensors"
     fitted.save(path)
-    changes = [
+    changes: list[dict[str, Any]] = [
         {},
         {"target": plain},
         {"target": noisy},

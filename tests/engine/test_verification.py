@@ -73,8 +73,13 @@ def test_evaluations_are_counted_and_limits_kept(most, gradients):
     slope = jax.jit(jax.vmap(jax.grad(two)))
     gradient = (lambda x: np.asarray(slope(x))) if gradients else None
     target = natmix.HostTarget(values, 2, batched=True, gradient=gradient)
-    few = {"sample_selector": {"desired_samples": 50}, "component_adaptation": {"prior_candidates": 50}}
-    result = natmix.fit(target, progress=False, max_evaluations=most, **few)
+    result = natmix.fit(
+        target,
+        progress=False,
+        max_evaluations=most,
+        sample_selector={"desired_samples": 50},
+        component_adaptation={"prior_candidates": 50},
+    )
     assert sum(calls) == result.counts.evaluations <= most
     result.summary()
     assert sum(calls) == result.counts.evaluations
@@ -113,7 +118,7 @@ def test_files_keep_it(repaired, tmp_path):
 
 def test_bad_arguments():
     with pytest.raises(ValueError, match="verify must be True or False, got 3"):
-        natmix.fit(two, 2, verify=3)
+        natmix.fit(two, 2, verify=3)  # type: ignore[arg-type]
 
 
 def test_many_modes_in_many_dimensions():
