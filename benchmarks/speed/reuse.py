@@ -149,6 +149,8 @@ if __name__ == "__main__":
     parser.add_argument("--write", type=Path)
     parser.add_argument("--variant", choices=tuple(VARIANTS), help="only this one, in this process")
     options = parser.parse_args()
+    if options.iterations < WINDOW:
+        parser.error(f"--iterations must be at least {WINDOW}, the iterations that are timed together.")
     if options.variant:
         alone(options.cases[0], options.variant, options.iterations)
     else:
