@@ -141,7 +141,6 @@ def test_when_there_are_none_the_verdict_says_why(short):
         ({"stopped": "interrupted"}, "interrupted"),
         ({"stopped": "failed"}, "failed"),
         ({"counts": short.counts}, "200 of them would cost more than 10%"),
-        ({"target": HostTarget(values, D, batched=True)}, "without gradients"),
         (
             {"target": HostTarget(broken, D, gradient=broken)},
             "they failed. The target raised ValueError",

@@ -21,6 +21,7 @@ from natmix.diagnostics import (
     pareto_smooth,
     search_modes,
 )
+from natmix.diagnostics.budget import EVALUATIONS_PER_RUN
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 
@@ -403,10 +404,11 @@ def test_resampling_what_cannot_be_corrected_warns(result):
         narrow.resample(1000)
 
 
-def test_a_search_needs_gradients(result):
-    host = HostTarget(lambda x: -0.5 * np.sum(x**2, axis=1), 3)
-    with pytest.raises(ValueError, match="several seeds"):
-        dataclasses.replace(result, target=host).diagnose(search=4)
+def test_a_search_without_gradients_and_bad_arguments(result):
+    host = HostTarget(lambda x: -0.5 * np.sum(x**2, axis=1), 3, batched=True)
+    found = dataclasses.replace(result, target=host).diagnose(search=20)
+    assert found.mode_search.method == "population"
+    assert 0 < found.mode_search.evaluations <= 20 * EVALUATIONS_PER_RUN
     for misuse in (lambda: result.diagnose(seed=-1), lambda: result.resample(5, seed=-1)):
         with pytest.raises(ValueError, match="seed must be"):
             misuse()

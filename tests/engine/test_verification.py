@@ -89,7 +89,7 @@ def test_evaluations_are_counted_and_limits_kept(most, gradients):
 
 
 def test_an_algorithm_with_fixed_components_says_why_it_cannot_repair():
-    result = natmix.fit(two, 2, algorithm="SEMTRON", max_iterations=200, progress=False)
+    result = natmix.fit(two, 2, algorithm="SEMTRON", progress=False)
     assert result.verification.mode_search.missed
     assert result.verification.repairs == ()
     assert "does not add components" in result.verification.unrepaired

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix.diagnostics.draws import EvaluatedDraws
-from natmix.diagnostics.evidence import Evidence, gather_evidence
+from natmix.diagnostics.evidence import SampleEvidence, gather_evidence
 from natmix.diagnostics.exploration import Exploration
 from natmix.diagnostics.judgement import TOLERATED_SHARE, Outside, judge
 from natmix.diagnostics.label_switching import LabelSwitching, label_switching
@@ -165,7 +165,7 @@ class _Described(NamedTuple):
 
 
 def _describe(
-    mixture: Mixture, draws: EvaluatedDraws, evidence: Evidence, model: AbstractModel | None
+    mixture: Mixture, draws: EvaluatedDraws, evidence: SampleEvidence, model: AbstractModel | None
 ) -> _Described:
     """The modes by name, and the variables whose moments are not reliable."""
     if not evidence.effective_samples > 1:

@@ -23,7 +23,7 @@ have a tail whose shape grows with its depth, and a peak of equal weights makes 
 meaningless; the deep tail shows both."""
 
 
-class Evidence(NamedTuple):
+class SampleEvidence(NamedTuple):
     """What the samples say.
 
     Attributes:
@@ -64,7 +64,7 @@ class Evidence(NamedTuple):
         return max(self.tail.hidden, self.deep_tail.hidden)
 
 
-def gather_evidence(draws: EvaluatedDraws) -> Evidence:
+def gather_evidence(draws: EvaluatedDraws) -> SampleEvidence:
     """All numbers from the samples."""
     usable = draws.log_target < np.inf
     log_w = draws.log_ratio[usable]
@@ -87,7 +87,7 @@ def gather_evidence(draws: EvaluatedDraws) -> Evidence:
     error = _evidence_error(weights, log_w, min(hidden, 1.0)) if ess > 1 else np.inf
     share = inside.size / max(n, 1)
     gap_error = _gap_error(weights[positive] * share, inside)
-    return Evidence(
+    return SampleEvidence(
         samples=n,
         weights=weights,
         tail=tail,

@@ -16,7 +16,7 @@ _MAX_GENERATIONS = 60, 20
 """A run ends after so many generations, and so many more per dimension."""
 
 
-class Settings(NamedTuple):
+class EvolutionSettings(NamedTuple):
     """Population size and learning rates for D dimensions, in the letters of the tutorial."""
 
     size: int
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     max_generations: int
 
 
-def settings(dim: int) -> Settings:
+def settings(dim: int) -> EvolutionSettings:
     """The defaults of the tutorial."""
     D = dim
     size = 4 + int(3 * np.log(D))
@@ -40,7 +40,7 @@ def settings(dim: int) -> Settings:
     mu_eff = float(1 / np.sum(w**2))
     c_sigma = (mu_eff + 2) / (D + mu_eff + 5)
     c_1 = 2 / ((D + 1.3) ** 2 + mu_eff)
-    return Settings(
+    return EvolutionSettings(
         size,
         w,
         mu_eff,

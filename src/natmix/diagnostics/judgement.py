@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from natmix.diagnostics.evidence import Evidence
+from natmix.diagnostics.evidence import SampleEvidence
 from natmix.diagnostics.exploration import Exploration
 from natmix.diagnostics.mode_search import ModeSearch
 from natmix.diagnostics.modes import Mode
@@ -70,7 +70,7 @@ class Outside(NamedTuple):
 
 
 def judge(
-    evidence: Evidence,
+    evidence: SampleEvidence,
     modes: tuple[tuple[Mode, str], ...],
     outside: Outside,
     remedies: Remedies,
@@ -114,10 +114,8 @@ def judge(
     if search is None or not search.found:
         return Judgement("unsearched", (good,))
     if not search.thorough:
-        few = (
-            f"The mode search reached only {len(search.hits) - search.unreached} of {len(search.hits)} known"
-        )
-        return Judgement("unsearched", (good, f"{few} modes: it may have missed others."))
+        few = f"reached {search.seldom} of {len(search.hits)} known modes seldom or never"
+        return Judgement("unsearched", (good, f"The mode search {few}: it may have missed others."))
     return Judgement("trust", (good,))
 
 
@@ -128,7 +126,7 @@ def _too_few_digits(rounding: float, remedies: Remedies) -> str:
     )
 
 
-def _too_few(evidence: Evidence, remedies: Remedies) -> str:
+def _too_few(evidence: SampleEvidence, remedies: Remedies) -> str:
     """Why there are too few samples to judge by; empty if there are enough."""
     n, ess = evidence.samples, evidence.effective_samples
     more = remedies.samples(2000, ": ")
@@ -142,7 +140,7 @@ def _too_few(evidence: Evidence, remedies: Remedies) -> str:
     return ""
 
 
-def _uncertain_gap(evidence: Evidence, remedies: Remedies) -> str:
+def _uncertain_gap(evidence: SampleEvidence, remedies: Remedies) -> str:
     """Why the divergence is not known well enough to trust the mixture; empty if it is."""
     gap = evidence.gap
     if gap.value + 2 * gap.standard_error <= CERTAIN_GAP:
@@ -156,13 +154,13 @@ def _uncertain_gap(evidence: Evidence, remedies: Remedies) -> str:
     )
 
 
-def _heavy_tail(evidence: Evidence) -> bool:
+def _heavy_tail(evidence: SampleEvidence) -> bool:
     """Whether the weights hide mass, by the whole tail and by its largest third."""
     tails = (evidence.tail, evidence.deep_tail)
     return all(not (t.k_hat <= evidence.k_limit or t.hidden <= HIDDEN_SHARE) for t in tails)
 
 
-def _unusable_weights(evidence: Evidence) -> list[str]:
+def _unusable_weights(evidence: SampleEvidence) -> list[str]:
     """Why the importance weights say nothing good about the mixture, if they do not."""
     n, ess = evidence.samples, evidence.effective_samples
     reasons = []
@@ -208,7 +206,7 @@ def _missed_mass(outside: Outside) -> list[str]:
     return reasons
 
 
-def _inexact(evidence: Evidence, modes: tuple[tuple[Mode, str], ...]) -> list[str]:
+def _inexact(evidence: SampleEvidence, modes: tuple[tuple[Mode, str], ...]) -> list[str]:
     """Why the mixture needs correction by importance weights."""
     reasons = [
         f"The mixture gives the mode near {position} {m.share:.1%} of its weight, importance "

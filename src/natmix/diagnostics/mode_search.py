@@ -79,15 +79,14 @@ class ModeSearch(NamedTuple):
         return float(min(1.0, scipy.special.gammaincinv(once + 1, 0.95) / trials))
 
     @property
-    def unreached(self) -> int:
-        """The number of known modes with a hundredth of the mass that no run or probe has reached."""
-        return sum(h == 0 for h in self.hits)
+    def seldom(self) -> int:
+        """The number of known modes with a hundredth of the mass that it has reached seldom or never."""
+        return sum(h < _SEVERAL for h in self.hits)
 
     @property
     def thorough(self) -> bool:
         """Whether it has reached nearly all known modes several times, so that it would reach others."""
-        seldom = sum(h < _SEVERAL for h in self.hits)
-        return len(self.hits) < 2 or seldom <= _TOLERATED_UNREACHED * len(self.hits)
+        return len(self.hits) < 2 or self.seldom <= _TOLERATED_UNREACHED * len(self.hits)
 
 
 def search_modes(
@@ -120,7 +119,7 @@ def search_modes(
         widen: double the runs and probes of a round until one finds nothing new and nearly all known modes
             were reached often.
     """
-    search = _Search(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
+    search = _LbfgsSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
     quiet = np.errstate(over="ignore", invalid="ignore")
     with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         search.run_from(np.empty((0, mixture.dim)) if starts is None else starts)
@@ -130,7 +129,7 @@ def search_modes(
     return search.result()
 
 
-class _Search:
+class _LbfgsSearch:
     def __init__(
         self,
         mixture: Mixture,

@@ -92,7 +92,7 @@ def search_without_gradients(
         max_evaluations: of the target, never exceeded.
         seen: points that have been evaluated, and their log densities.
     """
-    search = _Search(mixture, target, region, log_evidence, key, max_evaluations)
+    search = _PopulationSearch(mixture, target, region, log_evidence, key, max_evaluations)
     quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
     with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         search.look_back(seen)
@@ -100,7 +100,7 @@ def search_without_gradients(
     return search.result()
 
 
-class _Search:
+class _PopulationSearch:
     def __init__(
         self,
         mixture: Mixture,

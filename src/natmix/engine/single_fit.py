@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from natmix.array_types import PRNGKey
+from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.diagnosis import ENDED_EARLY
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
@@ -33,6 +34,8 @@ from natmix.mixture.negligible import without_negligible
 from natmix.modules.state import State
 from natmix.targets import AbstractTarget, TargetError
 
+_REPAIRABLE = ("converged", MIDWAY)
+"""Why a run may have ended that can go on with what a verification finds."""
 _ADVICE = "Start where the density is positive (init_mean, init_scale or box)"
 
 
@@ -182,6 +185,9 @@ class SingleFit:
                 stopped = "interrupted" if self._interrupt.asked else self._run.stopped
                 assert stopped is not None
                 self._interrupt.forget()
+                if stopped == MIDWAY and self._search_budget() < MIN_RUNS * EVALUATIONS_PER_RUN:
+                    loop.resume(self._run)
+                    continue
                 outcome = self._with_elbo(stopped, jax.random.fold_in(key, attempt) if attempt else key)
                 if self._verifier is None or outcome.draws is None or outcome.stopped == "interrupted":
                     return outcome
@@ -222,7 +228,7 @@ class SingleFit:
         assert verifier is not None
         if addition is None:
             return ""
-        if stopped not in ("converged", MIDWAY):
+        if stopped not in _REPAIRABLE:
             return f"the fit {ENDED_EARLY[stopped]}"
         if not verifier.may_repair:
             return f"{self._algorithm.codename} does not add components, or too many repairs were made"
@@ -237,9 +243,17 @@ class SingleFit:
         return ""
 
     def _search_budget(self) -> int:
+        """Evaluations for a search; those of the samples before it are its own if the run goes on."""
         assert self._verifier is not None
         budget = self._verifier.budget(self._run, self._first_evaluations + self._run.evaluations)
-        return budget // 2 if self._run.stopped == MIDWAY else budget
+        stopped = self._run.stopped
+        if stopped not in _REPAIRABLE:
+            return budget
+        return max((budget // 2 if stopped == MIDWAY else budget) - self._elbo_samples(stopped), 0)
+
+    def _elbo_samples(self, stopped: str | None) -> int:
+        n = self._options.elbo.samples_after(self._run, self._target.inside_jax, stopped == "interrupted")
+        return min(n, MIDWAY_SAMPLES) if stopped == MIDWAY else n
 
     def _set_aside(self) -> None:
         """Keep evaluations for the final ELBO and the verification."""
@@ -262,8 +276,7 @@ class SingleFit:
 
     def _with_elbo(self, stopped: str, key: PRNGKey) -> FitOutcome:
         outcome = self._outcome(stopped)
-        n = self._options.elbo.samples_after(self._run, self._target.inside_jax, stopped == "interrupted")
-        n = min(n, MIDWAY_SAMPLES) if stopped == MIDWAY else n
+        n = self._elbo_samples(stopped)
         before = time.perf_counter()
         try:
             draws = evaluated_draws(outcome.mixture, self._target, key, n) if n else None

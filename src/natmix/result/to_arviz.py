@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from natmix.diagnostics import pareto_smooth
 from natmix.diagnostics.draws import EvaluatedDraws
@@ -58,7 +58,7 @@ def to_arviz(result: "Result", predictive: bool, log_likelihood: bool, corrected
     return data
 
 
-def in_chains(value: Float[np.ndarray, "N ..."]) -> Float[np.ndarray, "C M ..."]:
+def in_chains(value: Shaped[np.ndarray, "N ..."]) -> Shaped[np.ndarray, "C M ..."]:
     """Independent draws as chains of equal length: four, or three, two or one if not divisible by more."""
     chains = next(c for c in range(_MAX_CHAINS, 0, -1) if len(value) % c == 0)
     return np.reshape(value, (chains, -1, *np.shape(value)[1:]))
