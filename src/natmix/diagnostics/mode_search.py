@@ -6,7 +6,6 @@ mode explains: in many dimensions, or next to a wide mode, a narrow mode attract
 """
 
 import contextlib
-import time
 from typing import NamedTuple
 
 import jax
@@ -27,6 +26,8 @@ from natmix.targets import AbstractTarget
 
 PROBES_PER_RUN = 16
 """Probes for every L-BFGS run."""
+_MAX_PROBES = 2**18
+"""In one round."""
 _BATCH, _FOLLOWED = 64, 8
 """L-BFGS runs at once, and those from probes that no known mode explains."""
 _PATH_GAUSSIANS = 8
@@ -113,7 +114,7 @@ def search_modes(
         key: of all random numbers.
         runs: the number of L-BFGS runs in the first round.
         max_evaluations: of the target.
-        max_seconds: after which no other run starts.
+        max_seconds: after which the target is evaluated no more.
         starts: points to start from first, in addition.
         probed: the number of probes in the first round, `PROBES_PER_RUN` for each run if that is more.
         widen: double the runs and probes of a round until one finds nothing new and nearly all known modes
@@ -121,7 +122,8 @@ def search_modes(
     """
     search = _LbfgsSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
     quiet = np.errstate(over="ignore", invalid="ignore")
-    with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
+    counted = search.evaluator.interrupts_counted()
+    with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         search.run_from(np.empty((0, mixture.dim)) if starts is None else starts)
         number, probed = runs, max(PROBES_PER_RUN * runs, probed)
         while not search.round(number, probed) and widen:
@@ -141,10 +143,9 @@ class _LbfgsSearch:
         max_seconds: float,
     ) -> None:
         self._rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        self._evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations)
+        self.evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations, max_seconds)
         self._known = KnownModes(mixture, log_evidence)
         self._region = region
-        self._deadline = time.monotonic() + max_seconds
         self._runs = self._trials = 0
         self._explained_share = 0.0
 
@@ -157,22 +158,18 @@ class _LbfgsSearch:
         points += [around_modes(centres, half, self._rng)] if half else []
         self.run_from(np.concatenate(points))
         self._probe(probed, runs)
-        if self._late():
-            return True
         hits = self._known.major_hits()
         settled = sum(h < _OFTEN for h in hits) <= _TOLERATED_UNREACHED * len(hits)
         return len(self._known.missed()) == before and settled
 
     def more_probes(self, probed: int) -> int:
         """Twice as many, unless what is known explains too few: then runs tell more."""
-        return 2 * probed if self._explained_share > 0.5 else probed
+        return min(2 * probed, _MAX_PROBES) if self._explained_share > 0.5 else probed
 
     def run_from(self, points: Float[np.ndarray, "N D"]) -> None:
         """An L-BFGS run from every point."""
         for i in range(0, len(points), _BATCH):
-            if self._late():
-                return
-            paths = lbfgs_runs(self._evaluator, points[i : i + _BATCH])
+            paths = lbfgs_runs(self.evaluator, points[i : i + _BATCH])
             for path in paths:
                 if path.finished:
                     self._take(path)
@@ -187,20 +184,20 @@ class _LbfgsSearch:
             return
         mode = self._known.mode_at(path.x[-1], float(path.log_density[-1]))
         if mode is None:
-            gaussian = best_gaussian(self._evaluator, path, self._rng, _PATH_GAUSSIANS)
+            gaussian = best_gaussian(self.evaluator, path, self._rng, _PATH_GAUSSIANS)
             if not np.isfinite(gaussian.elbo):
                 return
-            log_density = float(self._evaluator.log_density(gaussian.mean[None])[0])
+            log_density = float(self.evaluator.log_density(gaussian.mean[None])[0])
             mode = self._known.add(gaussian, log_density)
         self._known.hit(mode)
 
     def _probe(self, n: int, most_runs: int) -> None:
         """Single evaluations, and runs from those that no known mode explains."""
-        n = int(min(n, self._evaluator.remaining))
-        if n < 1 or self._late():
+        n = int(min(n, self.evaluator.remaining))
+        if n < 1:
             return
         x = probes(self._region, self._known.centres, n, self._rng)
-        log_p = self._evaluator.log_density(x)
+        log_p = self.evaluator.log_density(x)
         log_q, mode = self._known.explain(x)
         left = self._known.unexplained(log_p, log_q)
         explained = np.setdiff1d(np.flatnonzero(np.isfinite(log_p)), left)
@@ -209,7 +206,7 @@ class _LbfgsSearch:
         self._trials += len(explained)
         self._explained_share = len(explained) / n
         for _ in range(0, most_runs, _FOLLOWED):
-            if not len(left) or self._late():
+            if not len(left):
                 return
             before = len(self._known.outside)
             self.run_from(x[left[:_FOLLOWED]])
@@ -218,9 +215,6 @@ class _LbfgsSearch:
                 log_q[left], mode[left] = self._known.explain_also(number, x[left], log_q[left], mode[left])
             left = left[self._known.unexplained(log_p[left], log_q[left])]
 
-    def _late(self) -> bool:
-        return time.monotonic() > self._deadline and self._runs > 0
-
     def result(self) -> ModeSearch:
         known = self._known
         found = len(known.hits) if self._runs else 0
@@ -228,7 +222,7 @@ class _LbfgsSearch:
             known.missed(),
             found,
             self._runs,
-            self._evaluator.evaluations,
+            self.evaluator.evaluations,
             known.major_hits(),
             trials=self._trials,
         )

@@ -80,6 +80,7 @@ def search_without_gradients(
     key: PRNGKey,
     max_evaluations: int,
     seen: tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]] | None = None,
+    max_seconds: float = np.inf,
 ) -> ModeSearch:
     """Populations from many starting points, which need the target's values only.
 
@@ -91,10 +92,12 @@ def search_without_gradients(
         key: of all random numbers.
         max_evaluations: of the target, never exceeded.
         seen: points that have been evaluated, and their log densities.
+        max_seconds: after which the target is evaluated no more.
     """
-    search = _PopulationSearch(mixture, target, region, log_evidence, key, max_evaluations)
+    search = _PopulationSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
     quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-    with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
+    counted = search.evaluator.interrupts_counted()
+    with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         search.look_back(seen)
         search.search()
     return search.result()
@@ -109,10 +112,11 @@ class _PopulationSearch:
         log_evidence: float,
         key: PRNGKey,
         max_evaluations: int,
+        max_seconds: float,
     ) -> None:
         self._mixture, self._log_z, self._region = mixture, log_evidence, region
         self._rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        self._evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations)
+        self.evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations, max_seconds)
         self._q = _Density(mixture)
         self._labels = mode_labels(mixture)
         own = np.asarray(mixture.sample(_QUANTILE_DRAWS, key=key), float)
@@ -155,8 +159,8 @@ class _PopulationSearch:
         """Rounds of candidates and runs, until the budget is spent or nothing new is to be expected."""
         D = self._mixture.dim
         while self.result().new_mode_chance > _ENOUGH:
-            budget = min(self._evaluator.remaining, _RUNS_AT_ONCE * _RUN_COST * D / (1 - _CANDIDATE_SHARE))
-            n = int(max(1, min(self._evaluator.remaining, _CANDIDATE_SHARE * budget)))
+            budget = min(self.evaluator.remaining, _RUNS_AT_ONCE * _RUN_COST * D / (1 - _CANDIDATE_SHARE))
+            n = int(max(1, min(self.evaluator.remaining, _CANDIDATE_SHARE * budget)))
             x, covariances = self._candidates(n)
             log_p = self._log_density(x)
             runs = max(1, round((budget - n) / (_RUN_COST * D)))
@@ -179,7 +183,7 @@ class _PopulationSearch:
             tuple(sorted(modes, key=lambda m: -m.share)),
             len(self._covered) + len(modes),
             self._runs,
-            self._evaluator.evaluations,
+            self.evaluator.evaluations,
             hits,
             "population",
         )
@@ -234,7 +238,7 @@ class _PopulationSearch:
         runs = start_runs(x, log_p, covariance)
         size, reserve = settings(x.shape[1]).size, 2 * _DRAWS + 2 + len(_BETWEEN)
         while len(runs.best):
-            affordable = int((self._evaluator.remaining - reserve) // size)
+            affordable = int((self.evaluator.remaining - reserve) // size)
             if affordable < 1:
                 self._last(runs)
                 raise BudgetSpentError
@@ -362,7 +366,7 @@ class _PopulationSearch:
 
     def _log_density(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
         """Log densities; one that is not finite counts as -inf."""
-        log_p = self._evaluator.log_density(x)
+        log_p = self.evaluator.log_density(x)
         log_p = np.where(np.isfinite(log_p), log_p, -np.inf)
         self._points.append((x, log_p))
         return log_p

@@ -103,7 +103,7 @@ def verify(
         stored: samples that the fit has evaluated before, if it has kept any.
         key: of all random numbers.
         max_evaluations: of the target.
-        max_seconds: after which no other run starts.
+        max_seconds: after which the mode search evaluates the target no more.
         before: an earlier search of the same fit; this one starts with half of its probes.
     """
     if isinstance(target, JaxTarget) and target.stochastic:
@@ -119,7 +119,9 @@ def verify(
     )
     spent = 0 if search is None else search.evaluations
     exploration, not_explored = None, "the mode search found something first"
-    if search is None or not search.missed:
+    if max_seconds <= 0:
+        not_explored = "the time limit was reached"
+    elif search is None or not search.missed:
         exploration, not_explored = _explore(
             mixture, draws, target, first, key_chains, max_evaluations - spent
         )
@@ -140,13 +142,17 @@ def _search(
     before: ModeSearch | None,
 ) -> tuple[ModeSearch | None, str]:
     log_z = first.log_evidence.value
+    if max_seconds <= 0:
+        return None, "the time limit was reached"
     runs = min(max_evaluations // EVALUATIONS_PER_RUN, MAX_RUNS)
     if runs < MIN_RUNS:
         return None, f"{MIN_RUNS} runs would cost more evaluations than are left for it"
     try:
         if not target.has_gradient:
             seen = None if stored is None else (stored.x, stored.log_target)
-            found = search_without_gradients(mixture, target, region, log_z, key, max_evaluations, seen)
+            found = search_without_gradients(
+                mixture, target, region, log_z, key, max_evaluations, seen, max_seconds
+            )
         else:
             starts = None if stored is None else _unexplained(mixture, draws, stored, log_z)
             probed = 0 if before is None else min(before.trials // 2, max_evaluations // 4)

@@ -13,6 +13,7 @@ from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
 from natmix.engine.convergence import CHECK_EVERY
+from natmix.engine.fit_loop import evaluations_given
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
@@ -137,17 +138,22 @@ class Verifier:
         self, run: SingleRun, mixture: Mixture, draws: EvaluatedDraws, key: PRNGKey, evaluations: int
     ) -> Addition | None:
         """Search within so many evaluations; None if nothing is missing that the fit could add."""
-        found = verify(
-            mixture,
-            draws,
-            self._target,
-            self._region,
-            self._stored(run),
-            key,
-            evaluations,
-            run.limits.seconds_left(run.now(), run.compile_seconds),
-            self._last.mode_search,
-        )
+        left = run.limits.seconds_left(run.now(), run.compile_seconds)
+        try:
+            found = verify(
+                mixture,
+                draws,
+                self._target,
+                self._region,
+                self._stored(run),
+                key,
+                evaluations,
+                left,
+                self._last.mode_search,
+            )
+        except KeyboardInterrupt as error:
+            self._evaluations += evaluations_given(error)
+            raise
         self._evaluations += found.evaluations
         self._last = found
         return self._addition(mixture, found)

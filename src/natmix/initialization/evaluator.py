@@ -1,32 +1,53 @@
 """Evaluations of a target for methods on the host: values, gradients and Hessians in float64, counted."""
 
+import contextlib
+import time
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import Count, PRNGKey
+from natmix.interrupts import Interrupted
 from natmix.kernels.compilation import quick_jit
 from natmix.targets import AbstractTarget
 
 
 class BudgetSpentError(Exception):
-    """The budget of evaluations is spent."""
+    """The budget of evaluations or of time is spent."""
 
 
 class TargetEvaluator:
-    """Evaluates a target at NumPy points, within a budget.
+    """Evaluates a target at NumPy points, within a budget of evaluations and of seconds.
+
+    The first evaluation, with its compilation, is made whatever the time.
 
     Attributes:
         evaluations: so far; a Hessian counts as one per dimension. Never more than ``max_evaluations``.
     """
 
     def __init__(
-        self, target: AbstractTarget, key: PRNGKey, dtype: jnp.dtype, max_evaluations: int | None = None
+        self,
+        target: AbstractTarget,
+        key: PRNGKey,
+        dtype: jnp.dtype,
+        max_evaluations: int | None = None,
+        max_seconds: float = float("inf"),
     ) -> None:
         self._target, self._key, self._dtype = target, key, dtype
         self._max_evaluations = max_evaluations
+        self._deadline = time.monotonic() + max_seconds
         self.evaluations = 0
+
+    @contextlib.contextmanager
+    def interrupts_counted(self) -> Iterator[None]:
+        """An interrupt within tells how many evaluations were made."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            raise Interrupted(self.evaluations) from error
 
     @property
     def remaining(self) -> float:
@@ -39,7 +60,8 @@ class TargetEvaluator:
         return float(jnp.finfo(self._dtype).eps)
 
     def _spend(self, n: int) -> None:
-        if n > self.remaining:
+        late = self.evaluations > 0 and time.monotonic() > self._deadline
+        if n > self.remaining or late:
             raise BudgetSpentError
         self.evaluations += n
 

@@ -165,7 +165,7 @@ class Result:
                 narrower ones seldom. Without gradients a population of points searches instead, with 100
                 evaluations for each run asked for. "auto": what the fit has searched already; after
                 ``fit(verify=False)`` 10 to 32 runs, within a tenth of the fit's evaluations and of its
-                seconds (or one second), none if 10 would cost more. 0 or False: none.
+                seconds (or three seconds), none if 10 would cost more. 0 or False: none.
             explore: the number of short Markov chains from samples of the mixture that search for mass next
                 to them that it does not cover, such as the neck of a funnel or a heavy tail. Each takes 320
                 evaluations (of gradients too, if there are any) and 10 samples of the mixture; 1000 chains
