@@ -62,7 +62,7 @@ def test_a_diagnosis_shows_its_verdict_in_a_notebook():
     result = natmix.fit(lambda x: -0.5 * (x @ x), dim=2, max_iterations=5, elbo_samples=200, progress=False)
     assert repr(result.diagnosis) == str(result.diagnosis)
     assert result.diagnosis.verdict == "unsearched"
-    assert repr(result.diagnosis).startswith("GOOD WHERE IT HAS SAMPLES: no other modes were searched for")
+    assert repr(result.diagnosis).startswith("GOOD AT THE MODES IT HAS: no others were searched for")
     searched = result.diagnose(search=10)
     assert searched.trusted
     assert repr(searched).startswith("TRUST IT")
