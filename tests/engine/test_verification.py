@@ -39,6 +39,43 @@ def test_a_mode_that_was_missed_becomes_a_component(repaired):
     assert "1 component added for what a mode search found after 100 iterations" in repaired.summary()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sample_selector": {"reuse_ratio": 2.0}},
+        {"covariance": "diagonal"},
+        {"algorithm": "zamtrux"},
+        {"algorithm": "sapyron"},
+    ],
+    ids=["reuse", "diagonal", "values", "iblr"],
+)
+def test_every_kind_of_state_can_be_repaired(options):
+    result = natmix.fit(two, 2, progress=False, **options)
+    assert result.verification.repairs
+    assert len(result.diagnosis.modes) == 2
+    assert result.diagnosis.log_evidence.value == pytest.approx(LOG_Z, abs=0.01)
+    present = result.mixture.num_components + result.counts.left_out
+    assert result.counts.added - result.counts.deleted + 1 == present
+
+
+def test_an_interrupt_keeps_the_count():
+    calls = []
+
+    def values(x):
+        calls.append(len(x))
+        if sum(calls) > 30_000:
+            raise KeyboardInterrupt
+        return np.logaddexp(-0.5 * np.sum(x**2, axis=1), -0.5 * np.sum((x - AWAY) ** 2, axis=1)) - np.log(2)
+
+    few = {"sample_selector": {"desired_samples": 50}, "component_adaptation": {"prior_candidates": 50}}
+    result = natmix.fit(natmix.HostTarget(values, 2, batched=True), progress=False, **few)
+    assert result.stopped == "interrupted"
+    assert result.counts.verification_evaluations > 0
+    assert result.counts.evaluations == sum(calls)
+    assert result.verification.mode_search is None
+    assert "interrupted" in result.verification.not_searched
+
+
 def test_without_it_the_mode_is_missed_and_the_diagnosis_searches_by_itself():
     result = natmix.fit(two, 2, verify=False, progress=False)
     assert result.verification is None

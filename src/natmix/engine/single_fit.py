@@ -36,6 +36,7 @@ from natmix.targets import AbstractTarget, TargetError
 
 _REPAIRABLE = ("converged", MIDWAY)
 """Why a run may have ended that can go on with what a verification finds."""
+_UNVERIFIED = {"failed": "the target failed in the fit", "interrupted": "the fit was interrupted"}
 _ADVICE = "Start where the density is positive (init_mean, init_scale or box)"
 
 
@@ -208,7 +209,8 @@ class SingleFit:
             addition = verifier.search(run, outcome.mixture, draws, key, self._search_budget())
         except KeyboardInterrupt:
             self._interrupt.asked = True
-            return dataclasses.replace(outcome, stopped="interrupted", verification=verifier.result())
+            unverified = verifier.without_search(_UNVERIFIED["interrupted"])
+            return dataclasses.replace(outcome, stopped="interrupted", verification=unverified)
         self._verification_seconds += time.perf_counter() - before
         reason = self._repair(outcome.stopped, addition)
         if midway or (addition is not None and not reason):
@@ -296,6 +298,7 @@ class SingleFit:
         )
 
     def _outcome(self, stopped: str, failure: TargetError | None = None) -> FitOutcome:
+        why = _UNVERIFIED.get(stopped, "no sample of the mixture was evaluated")
         chosen, note = self._best.choose(self._run)
         mixture, left_out = without_negligible(chosen)
         trajectory = self._trajectory.arrays()
@@ -317,4 +320,6 @@ class SingleFit:
             elbo_seconds=0.0,
             notes=() if note is None else (note,),
             failure=failure,
+            verification=None if self._verifier is None else self._verifier.without_search(why),
+            verification_seconds=self._verification_seconds,
         )

@@ -122,6 +122,15 @@ class Verifier:
             unrepaired,
         )
 
+    def without_search(self, why: str) -> Verification:
+        """What was repaired, for a mixture that no search has been made for."""
+        return Verification(
+            not_searched=why,
+            not_explored=why,
+            evaluations=self._evaluations,
+            repairs=tuple(self._repairs),
+        )
+
     def spend(self, evaluations: int) -> None:
         """Count samples of the mixture that were evaluated only to verify it."""
         self._evaluations += evaluations

@@ -75,17 +75,19 @@ def _counts(outcome: FitOutcome, before: BeforeIterations) -> Counts:
         found = outcome.trajectory.get(name)
         return 0 if found is None else int(found.astype(np.int64).sum())
 
+    made = outcome.verification
+    repaired = 0 if made is None else sum(r.components for r in made.repairs)
     return Counts(
         iterations=outcome.iterations,
         training_evaluations=outcome.evaluations,
         elbo_evaluations=outcome.elbo.samples,
         probe_evaluations=before.probe_evaluations,
         start_evaluations=before.start_evaluations,
-        verification_evaluations=0 if outcome.verification is None else outcome.verification.evaluations,
+        verification_evaluations=0 if made is None else made.evaluations,
         zeros=total("zeros"),
         invalid=total("invalid"),
         failed_updates=total("failed_updates"),
-        added=total("added"),
+        added=total("added") + repaired,
         deleted=total("deleted"),
         left_out=outcome.left_out,
     )
