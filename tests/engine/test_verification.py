@@ -1,5 +1,7 @@
 """`fit` verifies what it has settled on, repairs it, and counts what that costs."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,7 +69,10 @@ def test_an_interrupt_keeps_the_count():
             raise KeyboardInterrupt
         return np.logaddexp(-0.5 * np.sum(x**2, axis=1), -0.5 * np.sum((x - AWAY) ** 2, axis=1)) - np.log(2)
 
-    few = {"sample_selector": {"desired_samples": 50}, "component_adaptation": {"prior_candidates": 50}}
+    few: dict[str, Any] = {
+        "sample_selector": {"desired_samples": 50},
+        "component_adaptation": {"prior_candidates": 50},
+    }
     result = natmix.fit(natmix.HostTarget(values, 2, batched=True), progress=False, **few)
     assert result.stopped == "interrupted"
     assert result.counts.verification_evaluations > 0
