@@ -10,12 +10,13 @@ import pytest
 
 from natmix import Info, TargetError
 from natmix.engine.clock import Clock
-from natmix.engine.fit_loop import FAILURES, FitLoop
+from natmix.engine.fit_loop import FitLoop
 from natmix.engine.limits import Limits
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
 from natmix.interrupts import Interrupt
+from natmix.targets.failures import FAILURES
 
 
 class CountingRunner:

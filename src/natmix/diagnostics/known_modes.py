@@ -22,6 +22,12 @@ _MAX_PAIRS = 2**22
 """Log densities of so many pairs of a point and a component are computed at once."""
 
 
+_DEGREES = (np.inf, 30.0, 10.0, 5.0, 3.0)
+"""Degrees of freedom of the densities that may explain points in the tails; infinite is a Gaussian."""
+_MATCHED = 0.25
+"""The share of the points that must be matched."""
+
+
 class MissedMode(NamedTuple):
     """A mode of the target where the mixture's density is far too low.
 
@@ -51,11 +57,13 @@ class KnownModes:
     Attributes:
         outside: the Gaussians found outside of the mixture.
         hits: how many runs and probes ended in each mode, by its number.
+        run_hits: the same for runs alone.
     """
 
     def __init__(self, mixture: Mixture, log_evidence: float) -> None:
         self.outside: list[_Outside] = []
         self.hits: dict[int, int] = {}
+        self.run_hits: dict[int, int] = {}
         self._mixture, self._log_evidence = mixture, log_evidence
         self._labels = mode_labels(mixture)
         self._own = int(self._labels.max()) + 1
@@ -88,6 +96,10 @@ class KnownModes:
             log_q, mode = self.explain_also(number, x, log_q, mode)
         return log_q, mode
 
+    def log_explained(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
+        """The log of the unnormalised density that is known at these points."""
+        return self.explain(x)[0] + self._log_evidence
+
     def explain_also(
         self,
         number: int,
@@ -99,6 +111,56 @@ class KnownModes:
         gaussian = self.outside[number].gaussian
         log_n = gaussian.elbo - self._log_evidence + _log_normal(x, gaussian)
         return np.logaddexp(log_q, log_n), np.where(log_n > log_q, self._own + number, mode)
+
+    def explain_with_tails(
+        self, x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"]
+    ) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+        """`explain` by one elliptical density per mode, with the tails that match the target best.
+
+        A Gaussian mixture explains no point in the tails of Student's t. Of the degrees of freedom in
+        `_DEGREES` those are taken with which a quarter of the points is matched best; if they match worse
+        than a nat, the mixture itself explains.
+        """
+        usable = np.isfinite(log_p)
+        if not usable.any():
+            return self.explain(x)
+        distances, log_dets, log_shares = self._ellipses(x)
+        D = x.shape[1]
+        best: tuple[float, np.ndarray] | None = None
+        for nu in _DEGREES:
+            joint = log_shares + _log_elliptical(distances, log_dets, D, nu)
+            error = np.abs(log_p - self._log_evidence - scipy.special.logsumexp(joint, axis=1))[usable]
+            match = float(np.quantile(error, _MATCHED))
+            if best is None or match < best[0] - 1e-3:
+                best = match, joint
+        assert best is not None
+        if best[0] > 1.0:
+            return self.explain(x)
+        return scipy.special.logsumexp(best[1], axis=1), np.argmax(best[1], axis=1)
+
+    def _ellipses(self, x: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Squared distances of points from all modes in their covariances, log determinants, log shares."""
+        weights = np.asarray(self._mixture.weights, float)
+        means = np.asarray(self._mixture.means, float)
+        covariances = np.asarray(self._mixture.covariances, float)
+        modes: list[tuple[np.ndarray, np.ndarray, float]] = []
+        for label in range(self._own):
+            own = np.flatnonzero(self._labels == label)
+            share = weights[own] / weights[own].sum()
+            centre = share @ means[own]
+            apart = means[own] - centre
+            spread = np.einsum("k,kij->ij", share, covariances[own]) + (share[:, None] * apart).T @ apart
+            modes.append((centre, spread, float(np.log(weights[own].sum()))))
+        for o in self.outside:
+            g = o.gaussian
+            modes.append((g.mean, g.covariance, g.elbo - self._log_evidence))
+        distances, log_dets = np.empty((len(x), len(modes))), np.empty(len(modes))
+        for i, (centre, spread, _) in enumerate(modes):
+            L = np.linalg.cholesky(spread)
+            z = scipy.linalg.solve_triangular(L, (x - centre).T, lower=True, check_finite=False)
+            distances[:, i] = np.sum(z * z, axis=0)
+            log_dets[i] = np.sum(np.log(np.diag(L)))
+        return distances, log_dets, np.array([m[2] for m in modes])
 
     def deficit(
         self, log_p: Float[np.ndarray, " N"], log_q: Float[np.ndarray, " N"]
@@ -123,7 +185,8 @@ class KnownModes:
     def add(self, gaussian: PathGaussian, log_density: float) -> int:
         """The number of a Gaussian's mode, which may be a new one."""
         log_q, mode = self.explain(gaussian.mean[None])
-        if not self.deficit(np.array([log_density]), log_q)[0] > _MISSED_DEFICIT:
+        low = self.deficit(np.array([log_density]), log_q)[0] > _MISSED_DEFICIT
+        if not (low and np.isfinite(gaussian.elbo)):
             return int(mode[0])
         for i, o in enumerate(self.outside):
             if in_mode(gaussian.mean, o.gaussian):
@@ -151,9 +214,15 @@ class KnownModes:
 
     def major_hits(self) -> tuple[int, ...]:
         """The hits, 0 among them, of every mode with at least a hundredth of the mass, the most first."""
+        return tuple(sorted((self.hits.get(mode, 0) for mode in self._major()), reverse=True))
+
+    def reached_once(self) -> int:
+        """The number of such modes that exactly one run has reached."""
+        return sum(self.run_hits.get(mode, 0) == 1 for mode in self._major())
+
+    def _major(self) -> list[int]:
         shares = np.concatenate([self._own_shares * (1 - self._shares().sum()), self._shares()])
-        counted = [self.hits.get(int(mode), 0) for mode in np.flatnonzero(shares >= _MIN_SHARE)]
-        return tuple(sorted(counted, reverse=True))
+        return [int(mode) for mode in np.flatnonzero(shares >= _MIN_SHARE)]
 
     def _shares(self) -> Float[np.ndarray, " M"]:
         """Of the total mass, of the modes outside."""
@@ -167,3 +236,14 @@ def _log_normal(x: Float[np.ndarray, "N D"], gaussian: PathGaussian) -> Float[np
     z = scipy.linalg.solve_triangular(L, (x - gaussian.mean).T, lower=True, check_finite=False)
     log_det = np.sum(np.log(np.diag(L)))
     return -0.5 * np.sum(z * z, axis=0) - log_det - 0.5 * len(L) * np.log(2 * np.pi)
+
+
+def _log_elliptical(
+    distances: Float[np.ndarray, "N M"], log_dets: Float[np.ndarray, " M"], D: int, nu: float
+) -> Float[np.ndarray, "N M"]:
+    """Log densities of Student's t with these covariances; of Gaussians for infinite ``nu``."""
+    if np.isinf(nu):
+        return -0.5 * distances - log_dets - 0.5 * D * np.log(2 * np.pi)
+    constant = scipy.special.gammaln((nu + D) / 2) - scipy.special.gammaln(nu / 2)
+    constant -= 0.5 * D * np.log((nu - 2) * np.pi)
+    return constant - log_dets - 0.5 * (nu + D) * np.log1p(distances / (nu - 2))

@@ -19,13 +19,15 @@ from natmix.diagnostics.search_starts import around_modes, around_region, probes
 from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
 from natmix.initialization.lbfgs import LbfgsPath
 from natmix.initialization.lbfgs_batch import lbfgs_runs
-from natmix.initialization.pathfinder import best_gaussian
+from natmix.initialization.pathfinder import best_gaussian, widened
 from natmix.kernels.threads import single_threaded_blas
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget
 
 PROBES_PER_RUN = 16
 """Probes for every L-BFGS run."""
+_PROBED_SHARE = 0.75
+"""Of the evaluations left, at most: the others are for runs from what probes find."""
 _MAX_PROBES = 2**18
 """In one round."""
 _BATCH, _FOLLOWED = 64, 8
@@ -53,8 +55,8 @@ class ModeSearch(NamedTuple):
         hits: how many runs and probes ended in each known mode, found now or before; modes below a hundredth
             of the mass do not count.
         method: how it was searched: "L-BFGS", or "population" for a target without gradients.
-        trials: the number of runs and probes whose mode is known, minor modes included; 0 for those in
-            ``hits``.
+        once: the number of modes that exactly one run has reached; None for those with one of ``hits``.
+        trials: the number of runs that ended in some mode, minor ones included; 0 for the sum of ``hits``.
     """
 
     missed: tuple[MissedMode, ...]
@@ -63,6 +65,7 @@ class ModeSearch(NamedTuple):
     evaluations: int
     hits: tuple[int, ...] = ()
     method: str = "L-BFGS"
+    once: int | None = None
     trials: int = 0
 
     @property
@@ -73,10 +76,10 @@ class ModeSearch(NamedTuple):
         (I. J. Good, Biometrika 1953). The bound is that of a Poisson number of such runs, with 95%
         confidence; with none of n it is 3 / n.
         """
-        trials = max(self.trials, sum(self.hits))
+        trials = self.trials or sum(self.hits)
         if not trials:
             return 1.0
-        once = sum(h == 1 for h in self.hits)
+        once = sum(h == 1 for h in self.hits) if self.once is None else self.once
         return float(min(1.0, scipy.special.gammaincinv(once + 1, 0.95) / trials))
 
     @property
@@ -87,7 +90,7 @@ class ModeSearch(NamedTuple):
     @property
     def thorough(self) -> bool:
         """Whether it has reached nearly all known modes several times, so that it would reach others."""
-        return len(self.hits) < 2 or self.seldom <= _TOLERATED_UNREACHED * len(self.hits)
+        return self.seldom <= _TOLERATED_UNREACHED * len(self.hits)
 
 
 def search_modes(
@@ -122,7 +125,7 @@ def search_modes(
     """
     search = _LbfgsSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
     quiet = np.errstate(over="ignore", invalid="ignore")
-    counted = search.evaluator.interrupts_counted()
+    counted = search.evaluator.failures_counted()
     with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         search.run_from(np.empty((0, mixture.dim)) if starts is None else starts)
         number, probed = runs, max(PROBES_PER_RUN * runs, probed)
@@ -179,41 +182,43 @@ class _LbfgsSearch:
     def _take(self, path: LbfgsPath) -> None:
         """Count a run in the mode where it ended."""
         self._runs += 1
-        self._trials += 1
         if not np.isfinite(path.log_density[-1]):
             return
+        self._trials += 1
         mode = self._known.mode_at(path.x[-1], float(path.log_density[-1]))
         if mode is None:
             gaussian = best_gaussian(self.evaluator, path, self._rng, _PATH_GAUSSIANS)
             if not np.isfinite(gaussian.elbo):
                 return
+            gaussian = widened(self.evaluator, gaussian, self._rng, self._known.log_explained)
             log_density = float(self.evaluator.log_density(gaussian.mean[None])[0])
             mode = self._known.add(gaussian, log_density)
         self._known.hit(mode)
+        self._known.run_hits[mode] = self._known.run_hits.get(mode, 0) + 1
 
     def _probe(self, n: int, most_runs: int) -> None:
         """Single evaluations, and runs from those that no known mode explains."""
-        n = int(min(n, self.evaluator.remaining))
+        n = int(min(n, _PROBED_SHARE * self.evaluator.remaining))
         if n < 1:
             return
         x = probes(self._region, self._known.centres, n, self._rng)
         log_p = self.evaluator.log_density(x)
-        log_q, mode = self._known.explain(x)
+        log_q, mode = self._known.explain_with_tails(x, log_p)
         left = self._known.unexplained(log_p, log_q)
         explained = np.setdiff1d(np.flatnonzero(np.isfinite(log_p)), left)
         for number, times in zip(*np.unique(mode[explained], return_counts=True), strict=True):
             self._known.hit(int(number), int(times))
-        self._trials += len(explained)
         self._explained_share = len(explained) / n
+        left = left[np.argsort(-(log_p - log_q)[left], kind="stable")]
         for _ in range(0, most_runs, _FOLLOWED):
             if not len(left):
                 return
             before = len(self._known.outside)
             self.run_from(x[left[:_FOLLOWED]])
             left = left[_FOLLOWED:]
-            for number in range(before, len(self._known.outside)):
-                log_q[left], mode[left] = self._known.explain_also(number, x[left], log_q[left], mode[left])
-            left = left[self._known.unexplained(log_p[left], log_q[left])]
+            if len(left) and len(self._known.outside) > before:
+                log_q, _ = self._known.explain_with_tails(x[left], log_p[left])
+                left = left[self._known.unexplained(log_p[left], log_q)]
 
     def result(self) -> ModeSearch:
         known = self._known
@@ -224,5 +229,6 @@ class _LbfgsSearch:
             self._runs,
             self.evaluator.evaluations,
             known.major_hits(),
+            once=known.reached_once(),
             trials=self._trials,
         )

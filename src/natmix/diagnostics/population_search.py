@@ -96,7 +96,7 @@ def search_without_gradients(
     """
     search = _PopulationSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
     quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-    counted = search.evaluator.interrupts_counted()
+    counted = search.evaluator.failures_counted()
     with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         search.look_back(seen)
         search.search()
@@ -150,6 +150,8 @@ class _PopulationSearch:
             self._unchecked = [m for m in self._unchecked if m is not mode]
             if self._share(log_mass) >= _MIN_SHARE:
                 self._add(_Mode(mode.position, mode.covariance, log_mass, max(deficit, mode.deficit)))
+        if not found:
+            return
         starts = np.stack([m.position for m in found])
         values = np.array([log_p[np.argmin(np.sum((x - m.position) ** 2, axis=1))] for m in found])
         covariances = np.stack([m.covariance for m in found if m.covariance is not None])
@@ -178,7 +180,9 @@ class _PopulationSearch:
             MissedMode(m.mean, float(np.exp(m.log_mass - total)), m.deficit, m.covariance) for m in missed
         ]
         modes += [m for m in unchecked if m.share >= _MIN_SHARE]
-        hits = (*self._covered.values(), *(h for h in self._hits if h))
+        shares = np.bincount(self._labels, np.asarray(self._mixture.weights, float))
+        own = (self._covered.get(int(label), 0) for label in np.flatnonzero(shares >= _MIN_SHARE))
+        hits = (*own, *(h for h in self._hits if h))
         return ModeSearch(
             tuple(sorted(modes, key=lambda m: -m.share)),
             len(self._covered) + len(modes),
@@ -378,10 +382,9 @@ class _Density:
     def __init__(self, mixture: Mixture) -> None:
         present = np.asarray(mixture.exists)
         self._log_weights = np.asarray(mixture.log_weights, float)
-        covariances = np.array(mixture.covariances, float)
-        covariances[~present] = np.eye(mixture.dim)
+        L = np.array(mixture.components.cholesky(), float)
+        L[~present] = np.eye(mixture.dim)
         self._means = np.where(present[:, None], np.asarray(mixture.means, float), 0)
-        L = np.linalg.cholesky(covariances)
         self._inverse = np.linalg.inv(L)
         self._log_det = np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
 

@@ -1,6 +1,7 @@
 """Searches outside of the mixture's own samples: for other modes, and for mass that is not covered."""
 
 import dataclasses
+import time
 from typing import NamedTuple
 
 import jax
@@ -21,8 +22,10 @@ from natmix.diagnostics.exploration import (
 from natmix.diagnostics.look_back import unexplained_points
 from natmix.diagnostics.mode_search import ModeSearch, search_modes
 from natmix.diagnostics.population_search import search_without_gradients
+from natmix.interrupts import Interrupted
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget, JaxTarget, TargetError
+from natmix.targets.failures import FAILURES, as_target_error
 
 _SOUND_GAP, _SOUND_K_HAT = 0.003, 0.5
 """Up to this KL(q || p), two standard errors included, and up to this k-hat no chains are started: necks and
@@ -114,18 +117,21 @@ def verify(
         why = "no sample of the mixture has a usable density"
         return Verification(not_searched=why, not_explored=why)
     key_search, key_chains = jax.random.split(key)
-    search, not_searched = _search(
+    deadline = time.monotonic() + max_seconds
+    search, not_searched, spent = _search(
         mixture, draws, target, region, stored, first, key_search, max_evaluations, max_seconds, before
     )
-    spent = 0 if search is None else search.evaluations
     exploration, not_explored = None, "the mode search found something first"
-    if max_seconds <= 0:
+    if time.monotonic() >= deadline:
         not_explored = "the time limit was reached"
     elif search is None or not search.missed:
-        exploration, not_explored = _explore(
-            mixture, draws, target, first, key_chains, max_evaluations - spent
-        )
-    spent += 0 if exploration is None else exploration.evaluations
+        try:
+            exploration, not_explored, chain_cost = _explore(
+                mixture, draws, target, first, key_chains, max_evaluations - spent
+            )
+        except KeyboardInterrupt as error:
+            raise Interrupted(spent + getattr(error, "evaluations", 0)) from error
+        spent += chain_cost
     return Verification(search, exploration, not_searched, not_explored, spent)
 
 
@@ -140,13 +146,14 @@ def _search(
     max_evaluations: int,
     max_seconds: float,
     before: ModeSearch | None,
-) -> tuple[ModeSearch | None, str]:
+) -> tuple[ModeSearch | None, str, int]:
+    """What it found, why nothing, and its evaluations."""
     log_z = first.log_evidence.value
     if max_seconds <= 0:
-        return None, "the time limit was reached"
+        return None, "the time limit was reached", 0
     runs = min(max_evaluations // EVALUATIONS_PER_RUN, MAX_RUNS)
     if runs < MIN_RUNS:
-        return None, f"{MIN_RUNS} runs would cost more evaluations than are left for it"
+        return None, f"{MIN_RUNS} runs would cost more evaluations than are left for it", 0
     try:
         if not target.has_gradient:
             seen = None if stored is None else (stored.x, stored.log_target)
@@ -155,14 +162,16 @@ def _search(
             )
         else:
             starts = None if stored is None else _unexplained(mixture, draws, stored, log_z)
-            probed = 0 if before is None else min(before.trials // 2, max_evaluations // 4)
+            probed = 0 if before is None else min(sum(before.hits) // 2, max_evaluations // 4)
             limits = max_evaluations, max_seconds
             found = search_modes(
                 mixture, target, region, log_z, key, runs, *limits, starts, probed=probed, widen=True
             )
     except TargetError as error:
-        return None, f"it failed. {error}"
-    return (found, "") if found.runs else (None, "no run ended within its evaluations")
+        return None, f"it failed. {error}", error.evaluations
+    if not found.runs:
+        return None, "no run ended within its evaluations", found.evaluations
+    return found, "", found.evaluations
 
 
 def _unexplained(
@@ -182,14 +191,15 @@ def _explore(
     first: Diagnosis,
     key: PRNGKey,
     max_evaluations: int,
-) -> tuple[Exploration | None, str]:
+) -> tuple[Exploration | None, str, int]:
+    """What they found, why there are none, and their evaluations."""
     if not target.has_gradient:
-        return None, "without gradients short chains do not get far"
+        return None, "without gradients short chains do not get far", 0
     if first.verdict == "distrust":
-        return None, "the verdict is clear without them"
+        return None, "the verdict is clear without them", 0
     gap = first.gap
     if gap.value + 2 * gap.standard_error <= _SOUND_GAP and first.k_hat <= _SOUND_K_HAT:
-        return None, NO_SIGN
+        return None, NO_SIGN, 0
     chains = max(
         (
             n
@@ -199,8 +209,10 @@ def _explore(
         default=0,
     )
     if not chains:
-        return None, f"{MIN_CHAINS} of them would cost more evaluations than are left for them"
+        return None, f"{MIN_CHAINS} of them would cost more evaluations than are left for them", 0
     try:
-        return explore(mixture, target, draws, key, chains, SHORT_CHAIN_STEPS), ""
-    except TargetError as error:
-        return None, f"they failed. {error}"
+        found = explore(mixture, target, draws, key, chains, SHORT_CHAIN_STEPS)
+    except FAILURES as error:
+        spent = chain_evaluations(chains, SHORT_CHAIN_STEPS, len(draws))
+        return None, f"they failed. {as_target_error(error)}", spent
+    return found, "", found.evaluations

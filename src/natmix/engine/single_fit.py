@@ -32,7 +32,7 @@ from natmix.interrupts import Interrupt
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import without_negligible
 from natmix.modules.state import State
-from natmix.targets import AbstractTarget, TargetError
+from natmix.targets import AbstractTarget, JaxTarget, TargetError
 
 _REPAIRABLE = ("converged", MIDWAY)
 """Why a run may have ended that can go on with what a verification finds."""
@@ -158,8 +158,10 @@ class SingleFit:
         self._line = ProgressLine(algorithm.codename, options.progress)
         self._rule = StoppingRule(algorithm, components, options.tolerance)
         recorders: list[Recorder] = [self._trajectory, self._rule, self._best, self._line]
+        self._callback = None
         if options.callback is not None:
-            recorders.append(CallbackRecorder(options.callback, first_evaluations))
+            self._callback = CallbackRecorder(options.callback, first_evaluations)
+            recorders.append(self._callback)
         self._first_evaluations = first_evaluations
         self._verifier: Verifier | None = None
         self._verification_seconds = 0.0
@@ -168,11 +170,12 @@ class SingleFit:
             region = jax.device_get(state.prior)
             self._verifier = Verifier(algorithm, target, region, options.limits.max_evaluations)
             self._midway = MidwayCheck()
-            recorders.append(self._midway)
+            if algorithm.component_adaptation.adds_components and not _is_random(target):
+                recorders.append(self._midway)
         self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
         self._set_aside()
         self._interrupt = Interrupt()
-        self._check_budget(aside)
+        self._check_budget(self._run.aside)
 
     def run(self, key: PRNGKey) -> FitOutcome:
         """Run until the end or an interrupt; ``key`` is for the samples of the ELBO."""
@@ -232,6 +235,11 @@ class SingleFit:
             return ""
         if stopped not in _REPAIRABLE:
             return f"the fit {ENDED_EARLY[stopped]}"
+        reached = self._run.limits.reached(self._run.iterations, self._run.now(), self._run.compile_seconds)
+        if self._callback is not None and self._callback.asked:
+            reached = "callback"
+        if reached is not None:
+            return f"the fit {ENDED_EARLY[reached]}"
         if not verifier.may_repair:
             return f"{self._algorithm.codename} does not add components, or too many repairs were made"
         run = self._run
@@ -251,7 +259,8 @@ class SingleFit:
         stopped = self._run.stopped
         if stopped not in _REPAIRABLE:
             return budget
-        return max((budget // 2 if stopped == MIDWAY else budget) - self._elbo_samples(stopped), 0)
+        budget = budget // 2 if stopped == MIDWAY else budget
+        return budget - min(self._elbo_samples(stopped), budget // 2)
 
     def _elbo_samples(self, stopped: str | None) -> int:
         n = self._options.elbo.samples_after(self._run, self._target.inside_jax, stopped == "interrupted")
@@ -323,3 +332,7 @@ class SingleFit:
             verification=None if self._verifier is None else self._verifier.without_search(why),
             verification_seconds=self._verification_seconds,
         )
+
+
+def _is_random(target: AbstractTarget) -> bool:
+    return isinstance(target, JaxTarget) and target.stochastic

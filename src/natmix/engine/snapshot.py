@@ -68,12 +68,18 @@ class FitSnapshot:
 
 
 class CallbackRecorder(Recorder):
-    """Calls the user's function after every chunk; ends the run if that returns True."""
+    """Calls the user's function after every chunk; ends the run if that returns True.
+
+    Attributes:
+        asked: whether it did.
+    """
 
     def __init__(self, callback: Callable[[FitSnapshot], Any], first_evaluations: int) -> None:
         self._callback, self._first_evaluations = callback, first_evaluations
+        self.asked = False
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
         with user_code():
             answer = self._callback(FitSnapshot.of(run, chunk, self._first_evaluations))
-        return "callback" if isinstance(answer, (bool, np.bool_)) and answer else None
+        self.asked = isinstance(answer, (bool, np.bool_)) and bool(answer)
+        return "callback" if self.asked else None

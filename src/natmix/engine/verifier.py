@@ -20,7 +20,8 @@ from natmix.engine.single_run import SingleRun
 from natmix.gmmvi import GMMVI
 from natmix.initialization.clusters import cluster
 from natmix.mixture import Mixture
-from natmix.targets import AbstractTarget
+from natmix.mixture.negligible import usable_components
+from natmix.targets import AbstractTarget, JaxTarget
 
 COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
@@ -106,7 +107,9 @@ class Verifier:
     @property
     def reserve(self) -> int:
         """Evaluations set aside for it at the start."""
-        most = 0 if self._max_evaluations is None else int(RESERVED_SHARE * self._max_evaluations)
+        random = isinstance(self._target, JaxTarget) and self._target.stochastic
+        unlimited = self._max_evaluations is None or random
+        most = 0 if unlimited else int(RESERVED_SHARE * (self._max_evaluations or 0))
         return most if most >= MIN_RUNS * EVALUATIONS_PER_RUN else 0
 
     def result(self, unrepaired: str = "") -> Verification:
@@ -206,23 +209,31 @@ class Verifier:
 
     def _components(
         self, mixture: Mixture, shares: np.ndarray, means: np.ndarray, covariances: np.ndarray, by: str
-    ) -> Addition:
-        family = type(mixture.components)
-        parts = family.from_covariance(
-            jnp.asarray(means, mixture.dtype), jnp.asarray(covariances, mixture.dtype)
-        )
-        new = Mixture(jnp.asarray(np.log(shares), mixture.dtype), parts)
-        kept = max(1.0 - float(shares.sum()), math.exp(-20))
-        return Addition(new, kept, self._wider_region(mixture, means, covariances), by)
+    ) -> Addition | None:
+        new = _gaussians(mixture, np.log(shares), means, covariances)
+        usable = usable_components(new)
+        if not usable.all():
+            if not usable.any():
+                return None
+            new = _gaussians(mixture, np.log(shares[usable]), means[usable], covariances[usable])
+        kept = max(1.0 - float(shares[usable].sum()), math.exp(-20))
+        return Addition(new, kept, self._wider_region(mixture, means[usable], covariances[usable]), by)
 
     def _wider_region(self, mixture: Mixture, means: np.ndarray, covariances: np.ndarray) -> Mixture:
         """One Gaussian with the mean and covariance of all components, counted alike, made wider."""
         centres = np.concatenate([np.asarray(mixture.means, float), means])
         inside = np.concatenate([np.asarray(mixture.covariances, float), covariances]).mean(axis=0)
         spread = inside + np.cov(centres.T, bias=True).reshape(inside.shape)
-        family = type(mixture.components)
-        one = family.from_covariance(
-            jnp.asarray(centres.mean(axis=0)[None], mixture.dtype),
-            jnp.asarray(_WIDER**2 * spread[None], mixture.dtype),
-        )
-        return Mixture(jnp.zeros(1, mixture.dtype), one)
+        wider = _gaussians(mixture, np.zeros(1), centres.mean(axis=0)[None], _WIDER**2 * spread[None])
+        return wider if usable_components(wider).all() else self._region
+
+
+def _gaussians(like: Mixture, log_weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> Mixture:
+    """A mixture of the same family and type; the covariances get the ridge that this type needs."""
+    ridge = 10 * float(jnp.finfo(like.dtype).eps)
+    variances = np.diagonal(covariances, axis1=1, axis2=2)
+    covariances = covariances + ridge * variances[:, :, None] * np.eye(like.dim)
+    parts = type(like.components).from_covariance(
+        jnp.asarray(means, like.dtype), jnp.asarray(covariances, like.dtype)
+    )
+    return Mixture(jnp.asarray(log_weights, like.dtype), parts)

@@ -13,6 +13,7 @@ from natmix.array_types import Count, PRNGKey
 from natmix.interrupts import Interrupted
 from natmix.kernels.compilation import quick_jit
 from natmix.targets import AbstractTarget
+from natmix.targets.failures import FAILURES, as_target_error
 
 
 class BudgetSpentError(Exception):
@@ -42,12 +43,16 @@ class TargetEvaluator:
         self.evaluations = 0
 
     @contextlib.contextmanager
-    def interrupts_counted(self) -> Iterator[None]:
-        """An interrupt within tells how many evaluations were made."""
+    def failures_counted(self) -> Iterator[None]:
+        """An interrupt or an error of the target within tells how many evaluations were made."""
         try:
             yield
         except KeyboardInterrupt as error:
             raise Interrupted(self.evaluations) from error
+        except FAILURES as error:
+            failure = as_target_error(error)
+            failure.evaluations = self.evaluations
+            raise failure from error
 
     @property
     def remaining(self) -> float:

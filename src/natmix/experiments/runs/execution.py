@@ -12,7 +12,7 @@ from natmix.engine.batch_runner import BatchRunner, obstacle
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY
-from natmix.engine.fit_loop import FAILURES, FitLoop
+from natmix.engine.fit_loop import FitLoop
 from natmix.engine.limits import Limits
 from natmix.engine.runner import AbstractRunner
 from natmix.experiments.problems.base import Problem
@@ -29,6 +29,7 @@ from natmix.experiments.runs.watcher import Silence, Watcher
 from natmix.files import write_json
 from natmix.interrupts import Interrupt
 from natmix.modules.state import State
+from natmix.targets.failures import FAILURES
 
 LOCKS = ".locks"
 """In a run directory: who runs which seed."""
