@@ -93,24 +93,15 @@ class KnownModes:
             log_q[rows] = scipy.special.logsumexp(joint, axis=1)
             mode[rows] = self._labels[np.argmax(joint, axis=1)]
         for number in range(len(self.outside)):
-            log_q, mode = self.explain_also(number, x, log_q, mode)
+            gaussian = self.outside[number].gaussian
+            log_n = gaussian.elbo - self._log_evidence + _log_normal(x, gaussian)
+            mode = np.where(log_n > log_q, self._own + number, mode)
+            log_q = np.logaddexp(log_q, log_n)
         return log_q, mode
 
     def log_explained(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
         """The log of the unnormalised density that is known at these points."""
         return self.explain(x)[0] + self._log_evidence
-
-    def explain_also(
-        self,
-        number: int,
-        x: Float[np.ndarray, "N D"],
-        log_q: Float[np.ndarray, " N"],
-        mode: Int[np.ndarray, " N"],
-    ) -> tuple[Float[np.ndarray, " N"], Int[np.ndarray, " N"]]:
-        """What `explain` gave, with one more of the Gaussians outside."""
-        gaussian = self.outside[number].gaussian
-        log_n = gaussian.elbo - self._log_evidence + _log_normal(x, gaussian)
-        return np.logaddexp(log_q, log_n), np.where(log_n > log_q, self._own + number, mode)
 
     def explain_with_tails(
         self, x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"]
