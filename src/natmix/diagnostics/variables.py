@@ -53,15 +53,22 @@ def variables_at(model: AbstractModel | None, x: Float[np.ndarray, "N D"]) -> Va
     except ValueError:  # a model from a file knows its variables at the saved samples only
         return Variables(tuple(model.coordinates), x, dict.fromkeys(model.coordinates, ()), True)
     leaves = {
-        leaf_name(path) or "x": np.asarray(leaf, float)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        leaf_name(path) or "x": np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
     if model.latent:
         leaves = {name: leaves[name] for name in model.latent if name in leaves} or leaves
+    leaves = {name: part for whole in leaves.items() for name, part in _real_parts(*whole)}
     labels = [label for name, leaf in leaves.items() for label in _labels(model, name, leaf.shape[1:])]
     columns = [leaf.reshape(len(x), math.prod(leaf.shape[1:])) for leaf in leaves.values()]
     shapes = {name: leaf.shape[1:] for name, leaf in leaves.items()}
     return Variables(tuple(labels), np.concatenate(columns, axis=1), shapes, True)
+
+
+def _real_parts(name: str, leaf: np.ndarray) -> list[tuple[str, Float[np.ndarray, "N *shape"]]]:
+    """A variable by its real numbers: of a complex one there are two, named as Stan does."""
+    if leaf.dtype.kind == "c":
+        return [(f"{name}.real", leaf.real.astype(float)), (f"{name}.imag", leaf.imag.astype(float))]
+    return [(name, leaf.astype(float))]
 
 
 def _labels(model: AbstractModel, name: str, shape: tuple[int, ...]) -> list[str]:
