@@ -122,11 +122,6 @@ def test_a_function_outside_jax_may_have_bounds():
         natmix.fit(outside, dim=1, bounds=(0, 1), start="pathfinder", progress=False)
 
 
-def test_a_function_of_a_position_returns_the_log_density_alone():
-    with pytest.raises(natmix.TargetError, match="returns the log density alone"):
-        natmix.fit(lambda x: (-jnp.sum(x**2), -2 * x), dim=2, bounds=(-1, 1))
-
-
 def test_a_summary_shows_what_lies_far_from_zero():
     result = natmix.fit(
         PytreeModel(lambda p: -0.5 * ((p["x"] - 20_000) / 0.5) ** 2, {"x": 20_000.0}), **LEAST

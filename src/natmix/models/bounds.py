@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import expit, log_expit
 
 
 def as_side(side: Any, default: float) -> Float[np.ndarray, "..."]:
@@ -13,6 +14,22 @@ def as_side(side: Any, default: float) -> Float[np.ndarray, "..."]:
     entries = np.asarray(side, object)
     filled = [default if entry is None else entry for entry in entries.ravel()]
     return np.asarray(filled, float).reshape(entries.shape)
+
+
+class Constrained(NamedTuple):
+    """Points between bounds, and derivatives of the transformation that led there.
+
+    Attributes:
+        x: the points.
+        slope: dx/dz, entry by entry.
+        log_jacobian: log |dx/dz| of every point.
+        log_jacobian_gradient: its gradient in z.
+    """
+
+    x: Float[np.ndarray, "N D"]
+    slope: Float[np.ndarray, "N D"]
+    log_jacobian: Float[np.ndarray, " N"]
+    log_jacobian_gradient: Float[np.ndarray, "N D"]
 
 
 class Bounds(NamedTuple):
@@ -54,6 +71,25 @@ class Bounds(NamedTuple):
         low, high = (jnp.asarray(side, z.dtype) for side in self._finite())
         inside = jnp.log(high - low) + jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z)
         return jnp.sum(jnp.where(self._both, inside, jnp.where(self._below | self._above, z, 0)))
+
+    def constrained(self, z: Float[np.ndarray, "N D"]) -> Constrained:
+        """`constrain` and `log_jacobian` of many points in NumPy, with their derivatives."""
+        x, slope = np.array(z, np.float64), np.ones(z.shape)
+        log_jacobian, gradient = np.zeros(len(z)), np.zeros(z.shape)
+        if (both := self._both).any():
+            low, width, inside = self.low[both], (self.high - self.low)[both], z[:, both]
+            share, rest = expit(inside), expit(-inside)
+            x[:, both], slope[:, both] = low + width * share, width * share * rest
+            log_jacobian += np.sum(np.log(width) + log_expit(inside) + log_expit(-inside), axis=1)
+            gradient[:, both] = rest - share
+        for one, side, sign in ((self._below, self.low, 1.0), (self._above, self.high, -1.0)):
+            if one.any():
+                with np.errstate(over="ignore"):  # as in JAX: an infinite point, which the target judges
+                    away = np.exp(z[:, one])
+                x[:, one], slope[:, one] = side[one] + sign * away, sign * away
+                log_jacobian += np.sum(z[:, one], axis=1)
+                gradient[:, one] = 1.0
+        return Constrained(x, slope, log_jacobian, gradient)
 
     def unconstrain(self, x: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
         """The inverse of `constrain`, for points strictly inside."""

@@ -1,5 +1,6 @@
 """A log density of a pytree of arrays, with or without bounds."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -18,16 +19,19 @@ from natmix.models.base import (
     check_lengths,
     coordinate_names,
 )
-from natmix.models.bounds import Bounds, position_inside
+from natmix.models.bounded_target import BoundedTarget, OfVector
+from natmix.models.bounds import Bounds, Constrained, position_inside
 from natmix.models.given import Given
 from natmix.models.structure import decoded, encoded, leaf_name
+from natmix.targets import AbstractTarget, AbstractTwoForms, HostTarget
 
 
 class PytreeModel(AbstractModel):
     """``fn`` takes a position of the same structure as the one given, as in BlackJAX.
 
     Args:
-        fn: the log density of a position.
+        fn: the log density of a position, or (log density, gradient), the gradient with the position's
+            structure; or a `HostTarget`, if the position is a vector.
         position: a pytree of numbers and arrays: the structure, and the centre of the initial region.
         bounds: (low, high) for the position as a whole, or for some of its variables by name (the path
             in the tree, ``"a"`` or ``"a/b"``).
@@ -47,14 +51,22 @@ class PytreeModel(AbstractModel):
     @classmethod
     def from_given(cls, given: Given) -> Self:
         """Without a position: a vector, or numbers by name, inside the bounds."""
-        if not given.is_function:
+        if isinstance(given.target, AbstractTarget) and not isinstance(given.target, HostTarget):
+            kind = type(given.target).__name__
+            raise ValueError(
+                f"With position or bounds give the function itself, or a HostTarget, not a {kind}."
+            )
+        if not isinstance(given.target, HostTarget) and not given.is_function:
             raise ValueError("With position or bounds the target must be a function of a position.")
         position = given.position
         if position is None:
-            position = position_inside(given.dim, given.bounds)
+            dim = given.dim
+            if dim is None and isinstance(given.target, HostTarget) and not isinstance(given.bounds, dict):
+                dim = given.target.dim
+            position = position_inside(dim, given.bounds)
         return cls(given.target, position, given.bounds)
 
-    def __init__(self, fn: Callable[[Any], Any], position: Any, bounds: Any = None) -> None:
+    def __init__(self, fn: Callable[[Any], Any] | HostTarget, position: Any, bounds: Any = None) -> None:
         leaves = jax.tree_util.tree_leaves_with_path(position)
         if not leaves:
             raise ValueError("The position is empty: give a pytree of numbers or arrays, such as {'x': 0.0}.")
@@ -72,6 +84,8 @@ class PytreeModel(AbstractModel):
         self._fn = fn
         self._dtype = flat.dtype
         self.dim = int(flat.size)
+        if isinstance(fn, HostTarget):
+            self._check_host_target(fn)
         self.coordinates = tuple(
             c for name, shape in zip(names, shapes, strict=True) for c in coordinate_names(name or "x", shape)
         )
@@ -103,12 +117,58 @@ class PytreeModel(AbstractModel):
         parts = zip(self.names, self._shapes, *sides, strict=True)
         return {name: (low.reshape(shape), high.reshape(shape)) for name, shape, low, high in parts}
 
+    def _check_host_target(self, target: HostTarget) -> None:
+        if not self.is_vector:
+            raise ValueError(
+                "A HostTarget is a function of vectors: give its bounds as a pair (low, high) and its position "
+                "as a vector, or give the function of a position itself."
+            )
+        if type(target).call is not HostTarget.call:
+            raise ValueError(
+                f"Bounds are for functions and a plain HostTarget, not for a {type(target).__name__}."
+            )
+        if target.dim != self.dim:
+            raise ValueError(f"The position has {self.dim} numbers, but the target has dim={target.dim}.")
+
+    def target(self) -> Any:
+        """A function that JAX may trace; where it cannot, points are transformed in NumPy, many at once."""
+        if isinstance(self._fn, HostTarget):
+            return _bounded(self._fn, self)
+        return _BoundedFunction(self)
+
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
+        """Of a concrete point, where JAX cannot trace the function."""
+        if isinstance(self._fn, HostTarget):
+            value: Any = self.target().call(np.asarray(x, float)[None], False)[0][0]
+            return value
         x = jnp.asarray(x)
         value = self._fn(self._one(x))
-        if isinstance(value, (tuple, list)):
-            raise ValueError("with a position or bounds the function returns the log density alone")
-        return value + self._bounds.log_jacobian(x)
+        return (value[0] if _is_pair(value) else value) + self._bounds.log_jacobian(x)
+
+    def with_gradient(self, x: Float[Array, " D"]) -> Any:
+        """The log density, with its gradient if the function returns one: what JAX traces."""
+        x = jnp.asarray(x)
+        position = self._one(x)
+        value = self._fn(position)
+        if not _is_pair(value):
+            return value + self._bounds.log_jacobian(x)
+        value, gradient = value
+        structure: Any = jax.tree.structure(gradient)
+        if structure != self._structure:
+            raise ValueError(f"the gradient must have the structure of the position, {self._structure}")
+        gradient = jax.tree.map(lambda g, p: jnp.asarray(g, p.dtype), gradient, position)
+        log_jacobian, slope = jax.value_and_grad(self._bounds.log_jacobian)(x)
+        return value + log_jacobian, jax.vjp(self._one, x)[1](gradient)[0] + slope
+
+    @property
+    def of_vector(self) -> OfVector:
+        """The function of one constrained vector, in NumPy."""
+        return OfVector(self._fn, self.first)
+
+    @property
+    def constrained(self) -> Callable[[np.ndarray], Constrained]:
+        """The transformation of many vectors in NumPy."""
+        return self._bounds.constrained
 
     def position(self, x: Float[Array, " D"]) -> Any:
         """The position of one vector."""
@@ -190,6 +250,45 @@ class PytreeModel(AbstractModel):
     def with_function(self, target: Any) -> "PytreeModel":
         """With a log density of the same position."""
         return PytreeModel(target, self.first, self.bounds)
+
+
+class _BoundedFunction(AbstractTwoForms):
+    """The log density of a model's unconstrained vectors; two of the same model are equal."""
+
+    def __init__(self, model: PytreeModel) -> None:
+        self._model = model
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BoundedFunction) and other._model is self._model
+
+    def __hash__(self) -> int:
+        return hash(self._model)
+
+    def __call__(self, x: Float[Array, " D"]) -> Any:
+        return self._model.with_gradient(x)
+
+    def on_host(self, x: Float[np.ndarray, " D"]) -> Any:
+        return self._model.of_vector(self._model.constrained(x[None]).x[0])
+
+    def host_target(self, *, batched: bool, returns_gradient: bool) -> HostTarget:
+        model = self._model
+        return BoundedTarget(
+            fn=model.of_vector,
+            dim=model.dim,
+            batched=batched,
+            returns_gradient=returns_gradient,
+            constrained=model.constrained,
+        )
+
+
+def _bounded(target: HostTarget, model: PytreeModel) -> BoundedTarget:
+    """A target of constrained vectors as one of unconstrained ones."""
+    fields = {f.name: getattr(target, f.name) for f in dataclasses.fields(HostTarget)}
+    return BoundedTarget(**fields, constrained=model.constrained)
+
+
+def _is_pair(output: Any) -> bool:
+    return isinstance(output, (tuple, list)) and len(output) == 2
 
 
 def _no_density(position: Any) -> NoReturn:

@@ -4,5 +4,6 @@ from natmix.targets.base import AbstractTarget, TargetError
 from natmix.targets.detection import as_target
 from natmix.targets.host import HostTarget
 from natmix.targets.jax_target import JaxTarget
+from natmix.targets.two_forms import AbstractTwoForms
 
-__all__ = ["AbstractTarget", "HostTarget", "JaxTarget", "TargetError", "as_target"]
+__all__ = ["AbstractTarget", "AbstractTwoForms", "HostTarget", "JaxTarget", "TargetError", "as_target"]

@@ -14,6 +14,7 @@ from natmix.targets.base import AbstractTarget, TargetError, check_dim
 from natmix.targets.host import HostTarget
 from natmix.targets.identity import depends_on_last_argument, stable_identity
 from natmix.targets.jax_target import JaxTarget
+from natmix.targets.two_forms import AbstractTwoForms
 
 _KEY_NAMES = ("key", "rng", "rng_key", "prng_key")
 
@@ -171,12 +172,15 @@ def _key_type(stochastic: bool) -> tuple[Any, ...]:
 def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) -> DetectedTarget:
     point = np.array(probe, dtype=np.float64).reshape(dim)
     copies = 3 if dim == 2 else 2  # differs from the dimension
-    tries = ((False, point, 1), (True, np.tile(point, (copies, 1)), copies))
+    tries = [(False, point, 1), (True, np.tile(point, (copies, 1)), copies)]
+    call, build = fn, functools.partial(HostTarget, fn=fn, dim=dim)
+    if isinstance(fn, AbstractTwoForms):
+        tries, call, build = tries[:1], fn.on_host, fn.host_target
     spent, problem = 0, None
     for batched, x, n in tries:
         spent += n
         try:
-            out = fn(x.copy())
+            out = call(x.copy())
         except Exception as error:
             problem = problem or error
             continue
@@ -187,7 +191,7 @@ def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) ->
         except TargetError as error:
             problem = problem if isinstance(problem, TargetError) else error
             continue
-        known = HostTarget(fn=fn, dim=dim, batched=batched, returns_gradient=gradient)
+        known = build(batched=batched, returns_gradient=gradient)
         return DetectedTarget(known, spent, f"JAX cannot trace it: {trouble}")
     if isinstance(problem, TargetError):
         raise problem
