@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors docs tutorials clean
+.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb docs tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -56,6 +56,13 @@ bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what th
 bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (hours)
 	$(BIN)/python -m pip install --quiet 'blackjax>=1.2'
 	$(BIN)/python benchmarks/quality/posteriors --write results $(BENCH)
+
+# A clone of https://github.com/stan-dev/posteriordb: make bench-posteriordb DATABASE=~/posteriordb
+# Some of it: BENCH='--only eight_schools kilpisjarvi --seeds 0'. It goes on where it was interrupted.
+bench-posteriordb: $(VENV)/.stan ## natmix and Stan's NUTS on posteriordb (hours; needs a C++ compiler)
+	$(if $(DATABASE),,$(error Give a clone of stan-dev/posteriordb: make bench-posteriordb DATABASE=path))
+	$(BIN)/python -m pip install --quiet pystan 'setuptools<81'
+	$(BIN)/python benchmarks/quality/posteriordb $(DATABASE) $(BENCH)
 
 wheel: $(VENV)/.created ## the package with its native kernels for this machine, under dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

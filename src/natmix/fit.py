@@ -26,6 +26,7 @@ from natmix.kernels.plan import using
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
+from natmix.models.stan_backends import showing
 from natmix.random_keys import run_key, split_keys
 from natmix.result.fit_result import BeforeIterations, fit_result
 from natmix.result.result import Result
@@ -143,7 +144,8 @@ def fit(
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)
     region = Region(init_mean, init_scale, init_covariance, box)
-    model = as_model(target, dim, model_args, model_kwargs, position, bounds)
+    with showing(progress):
+        model = as_model(target, dim, model_args, model_kwargs, position, bounds)
     arguments = StartArguments.checked(
         region, init_components, init_mixture, start, covariance, dtype, model, seed
     )

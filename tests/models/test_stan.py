@@ -5,6 +5,7 @@ import inspect
 import itertools
 import json
 import sys
+import time
 import types
 from typing import Any
 
@@ -15,7 +16,8 @@ from scipy.integrate import dblquad
 
 import natmix
 from natmix.models import StanModel, as_model
-from natmix.models.stan_backends import choose
+from natmix.models.stan_backends import Program, choose, httpstan
+from natmix.models.stan_backends.compiling import Compilation, showing
 from natmix.models.stan_backends.data import as_data, check_data
 from natmix.models.stan_backends.errors import compiler_reason
 from natmix.models.stan_backends.names import Outputs
@@ -147,6 +149,72 @@ def test_rejected_points_have_density_zero(model):
 
 
 @stan
+def test_threads_change_no_bit(model, monkeypatch):
+    x = np.random.default_rng(3).normal(size=(3000, model.dim))
+    x[[100, 2000], 0] = 51.0, 52.0  # rejected
+    found = {}
+    for threads in (1, 2, 5):
+        monkeypatch.setenv("NPROC", str(threads))
+        model._backend.rejection = ""
+        found[threads] = (
+            *model._backend.with_gradients(x),
+            model._backend.values(x),
+            model._backend.rejection,
+        )
+    for values in zip(*found.values(), strict=True):
+        assert np.array_equal(values[0], values[1])
+        assert np.array_equal(values[0], values[2])
+    alone = np.array([model._backend.values(row[None])[0] for row in x[:200]])
+    np.testing.assert_array_equal(alone, found[2][2][:200])
+    assert np.isneginf(found[2][0]).sum() == 2
+
+
+@stan
+def test_many_points_use_the_threads(model, monkeypatch):
+    """The calling thread does not do all of the work."""
+    monkeypatch.setenv("NPROC", "2")
+    x = np.random.default_rng(3).normal(size=(100_000, model.dim))
+    before = time.thread_time(), time.process_time()
+    model._backend.with_gradients(x)
+    assert time.thread_time() - before[0] < 0.9 * (time.process_time() - before[1])
+
+
+@stan
+def test_a_program_compiles_once_as_code_and_as_path(model, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(httpstan.Compilation, "__enter__", lambda self: pytest.fail("it compiles again"))
+    path = tmp_path / "other.stan"
+    path.write_text(PROGRAM)
+    again = StanModel(path, DATA, backend="httpstan")
+    assert again.compile_seconds == 0
+    x = np.zeros((1, model.dim))
+    x[0, 0] = 51.0
+    assert again.log_density(x[0]) == -np.inf
+    assert "'other.stan', line" in again._backend.rejection
+    model.log_density(x[0])
+    assert "'program.stan', line" in model._backend.rejection
+
+
+@stan
+def test_includes_are_part_of_the_program(model, tmp_path):
+    head, rest = PROGRAM.split("model {", 1)
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "model.stan").write_text(head + "#include rest.inc\n")
+        (tmp_path / folder / "rest.inc").write_text("model {" + rest)
+    (tmp_path / "two" / "rest.inc").write_text("model {" + rest.replace("normal(1, 2)", "normal(0, 2)"))
+    keys = []
+    for folder, name in (("one", "one"), ("two", "two"), ("two", "three")):
+        (tmp_path / folder).rename(tmp_path / name) if folder != name else None
+        program = Program.read(tmp_path / name / "model.stan")
+        scratch = tmp_path / f"scratch {name}"
+        scratch.mkdir()
+        kept = httpstan._Kept.find(httpstan._package(), program, scratch)
+        assert list(kept.inputs()) == list(DATA)
+        keys.append(kept._folder)
+    assert keys[0] != keys[1] == keys[2]
+
+
+@stan
 def test_a_fit_has_the_evidence_of_the_program():
     data = {**DATA, "R": 0, "K": 0}
     result = natmix.fit(PROGRAM, model_kwargs=data, max_iterations=60, progress=False)
@@ -275,6 +343,15 @@ def test_the_reason_of_a_compiler_is_found():
     assert compiler_reason("") == "it gave no reason."
 
 
+@pytest.mark.parametrize(("progress", "shown"), [(None, False), (False, False), (True, True)])
+def test_a_compilation_is_shown_and_timed(progress, shown, capsys):
+    with showing(progress), Compilation("model.stan") as compilation:
+        time.sleep(0.01)
+    assert compilation.seconds >= 0.01
+    text = capsys.readouterr().err
+    assert ("compiling model.stan, about a minute the first time" in text) == shown
+
+
 # BridgeStan --------------------------------------------------------------------------------------
 
 
@@ -295,6 +372,9 @@ class FakeStanModel:
         self.y = np.array(json.loads(data)["y"])
         if len(self.y) > 5:
             raise RuntimeError("Exception: mismatch in dimension")
+
+    def model_info(self):
+        return "Stan C++ Defines:\n\tSTAN_THREADS=true"
 
     def param_unc_num(self):
         return 2
@@ -332,6 +412,7 @@ class FakeStanModel:
 
 
 def fake_compile_model(stan_file, *, stanc_args=(), make_args=()):
+    assert make_args == ["STAN_THREADS=True"]
     if "broken" in stan_file.read_text():
         raise RuntimeError("Command make failed\nstderr:\nSyntax error: broken")
     return stan_file.with_suffix(".so")
@@ -380,10 +461,29 @@ def test_a_fit_by_bridgestan(bridgestan):
         StanModel("model { }", {"y": np.zeros(6)})
 
 
+def test_bridgestan_s_threads_change_no_bit(bridgestan, monkeypatch):
+    model = StanModel("model { }", {"y": Y})
+    x = np.random.default_rng(4).normal(size=(60, 2))
+    x[[20, 40], 0] = 51.0, 52.0
+    monkeypatch.setenv("NPROC", "1")
+    serial = (*model._backend.with_gradients(x), model._backend.values(x))
+    monkeypatch.setenv("NPROC", "3")
+    for one, other in zip((*model._backend.with_gradients(x), model._backend.values(x)), serial, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.isneginf(serial[0]).sum() == 2
+
+
 def test_the_stand_in_has_bridgestan_s_signatures():
     real = pytest.importorskip("bridgestan")
     pairs = [(real.compile_model, fake_compile_model)]
-    methods = ("param_unc_num", "param_unc_names", "param_names", "log_density", "log_density_gradient")
+    methods = (
+        "model_info",
+        "param_unc_num",
+        "param_unc_names",
+        "param_names",
+        "log_density",
+        "log_density_gradient",
+    )
     for name in (*methods, "new_rng", "param_constrain"):
         pairs.append((getattr(real.StanModel, name), getattr(FakeStanModel, name)))
     for theirs, ours in pairs:

@@ -64,7 +64,7 @@ def variables_at(model: AbstractModel | None, x: Float[np.ndarray, "N D"]) -> Va
     return Variables(tuple(labels), np.concatenate(columns, axis=1), shapes, True)
 
 
-def _real_parts(name: str, leaf: np.ndarray) -> list[tuple[str, Float[np.ndarray, "N *shape"]]]:
+def _real_parts(name: str, leaf: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """A variable by its real numbers: of a complex one there are two, named as Stan does."""
     if leaf.dtype.kind == "c":
         return [(f"{name}.real", leaf.real.astype(float)), (f"{name}.imag", leaf.imag.astype(float))]

@@ -1,5 +1,6 @@
 """Functions of bounded variables outside JAX, as targets of unconstrained vectors."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,7 @@ class OfVector:
         leaves, self._structure = jax.tree.flatten(position)
         self._shapes = [np.shape(leaf) for leaf in leaves]
         ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self._shapes)])
-        self._slices = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+        self._slices = [slice(*pair) for pair in itertools.pairwise(ends)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OfVector, (self._fn, self._position)

@@ -120,8 +120,8 @@ class PytreeModel(AbstractModel):
     def _check_host_target(self, target: HostTarget) -> None:
         if not self.is_vector:
             raise ValueError(
-                "A HostTarget is a function of vectors: give its bounds as a pair (low, high) and its position "
-                "as a vector, or give the function of a position itself."
+                "A HostTarget is a function of vectors: give its bounds as a pair (low, high) and its "
+                "position as a vector, or give the function of a position itself."
             )
         if type(target).call is not HostTarget.call:
             raise ValueError(

@@ -23,10 +23,11 @@ _RADIUS = 2.0
 class StanModel(AbstractModel):
     """The posterior of a Stan program given data, on Stan's unconstrained space, with Stan's gradients.
 
-    It is compiled to C++ (about a minute, once: the result is kept) by BridgeStan where that is installed
-    with the sources of Stan, otherwise by what the package httpstan brings along. Log densities hold all
-    constants, those that ``~`` may drop too, so that the evidence is right, if all parameters
-    have priors (``~ uniform(0, 2)``: bounds alone do not integrate to one). A point that the program rejects
+    It is compiled to C++ (about a minute, once: the result is kept, by the program's code) by BridgeStan
+    where that is installed with the sources of Stan, otherwise by what the package httpstan brings along.
+    Points are evaluated in parallel threads, which changes no bit. Log densities hold all constants, those
+    that ``~`` may drop too, so that the evidence is right, if all parameters have priors
+    (``~ uniform(0, 2)``: bounds alone do not integrate to one). A point that the program rejects
     has density zero. Variables of size zero are left out.
 
     Args:
@@ -35,6 +36,9 @@ class StanModel(AbstractModel):
         observed: names of the data that are observations, for `Result.to_arviz`; all arrays if left out.
         seed: for random numbers of the block ``transformed data``.
         backend: ``"bridgestan"`` or ``"httpstan"``; the best one installed if left out.
+
+    Attributes:
+        compile_seconds: that compiling took just now; 0 if the program had been compiled before.
     """
 
     @classmethod
@@ -64,6 +68,7 @@ class StanModel(AbstractModel):
         given = stan_backends.as_data(data)
         self.observed = _observed(given.values, observed)
         self._backend = stan_backends.load(stan_backends.Program.read(program), given, seed, backend)
+        self.compile_seconds = self._backend.compile_seconds
         self.dim = self._backend.dim
         if self.dim == 0:
             raise ValueError("The Stan program has no parameters: there is nothing to infer.")

@@ -16,12 +16,14 @@ class AbstractBackend(abc.ABC):
         coordinates: their names by Stan, as ``A.2.1``.
         names: of parameters, transformed parameters and generated quantities, in Stan's order.
         rejection: why the last rejected point was rejected; empty if none was.
+        compile_seconds: that compiling took just now; 0 if the program had been compiled before.
     """
 
     dim: int
     coordinates: tuple[str, ...]
     names: tuple[str, ...]
     rejection: str = ""
+    compile_seconds: float = 0.0
 
     @abc.abstractmethod
     def values(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:

@@ -2,12 +2,21 @@
 //
 // Log densities keep all constants and the Jacobian; points lie one after the other. A function returns 0,
 // or 1 with a message of at most MESSAGE_SIZE bytes.
+//
+// Points are evaluated by TBB's threads, which Stan itself uses. Each point is a computation of its own, so neither
+// the number of threads nor who takes which point changes a bit.
 #include MODEL_FILE
 
 #include <stan/io/json/json_data.hpp>
 #include <stan/services/util/create_rng.hpp>
 
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstring>
 #include <iostream>
 #include <limits>
@@ -18,6 +27,9 @@
 namespace {
 
 constexpr std::size_t MESSAGE_SIZE = 1024;
+// Threads are worth it for so many microseconds of work, in pieces of so many.
+constexpr double WORTH_THREADS = 50;
+constexpr double PIECE = 20;
 using Model = stan::model::model_base;
 using Vector = Eigen::VectorXd;
 
@@ -27,32 +39,96 @@ void say(char* message, const std::string& text) {
   message[n] = '\0';
 }
 
-// A Stan program rejects a point by an exception: its density is zero there.
-double value_at(const Model& model, Vector& x, char* message) {
-  try {
-    return model.log_prob_jacobian(x, &std::cout);
-  } catch (const std::domain_error& error) {
-    say(message, error.what());
-    return -std::numeric_limits<double>::infinity();
-  }
-}
+// What became of one point: a Stan program rejects it by an exception (its density is zero there), or fails.
+struct Fate {
+  bool failed = false;
+  std::string reason;
+};
 
-double gradient_at(const Model& model, const Vector& x, Eigen::Map<Vector> gradient, char* message) {
+double value_at(const Model& model, Vector& x) { return model.log_prob_jacobian(x, &std::cout); }
+
+double gradient_at(const Model& model, const Vector& x, Eigen::Map<Vector> gradient) {
   using stan::math::var;
   stan::math::nested_rev_autodiff scope;
-  try {
-    Eigen::Matrix<var, Eigen::Dynamic, 1> v = x;
-    var value = model.log_prob_jacobian(v, &std::cout);
-    double result = value.val();
-    stan::math::grad(value.vi_);
-    gradient = v.adj();
-    return result;
-  } catch (const std::domain_error& error) {
-    say(message, error.what());
-    gradient.setZero();
-    return -std::numeric_limits<double>::infinity();
-  }
+  Eigen::Matrix<var, Eigen::Dynamic, 1> v = x;
+  var value = model.log_prob_jacobian(v, &std::cout);
+  double result = value.val();
+  stan::math::grad(value.vi_);
+  gradient = v.adj();
+  return result;
 }
+
+// Points one after the other; gradients may be null.
+class Batch {
+ public:
+  Batch(const Model& model, const double* points, long n, double* values, double* gradients)
+      : model_(model), points_(points), values_(values), gradients_(gradients), fates_(n) {}
+
+  void evaluate(int threads) {
+    const long n = fates_.size();
+    if (n == 0) return;
+    using clock = std::chrono::steady_clock;
+    const auto start = clock::now();
+    some(0, 1);
+    const double each = std::chrono::duration<double, std::micro>(clock::now() - start).count();
+    if (threads < 2 || each * (n - 1) < WORTH_THREADS) {
+      some(1, n);
+      return;
+    }
+    const long grain = std::max(1L, static_cast<long>(std::ceil(PIECE / std::max(each, 0.1))));
+    arena(threads).execute([&] {
+      tbb::parallel_for(tbb::blocked_range<long>(1, n, grain),
+                        [&](const tbb::blocked_range<long>& part) { some(part.begin(), part.end()); });
+    });
+  }
+
+  // The first failure, or else the last rejection, as if the points had been evaluated in order.
+  void report(char* message) const {
+    for (const Fate& fate : fates_)
+      if (fate.failed) throw std::runtime_error(fate.reason);
+    for (auto fate = fates_.rbegin(); fate != fates_.rend(); ++fate)
+      if (!fate->reason.empty()) return say(message, fate->reason);
+  }
+
+ private:
+  // Kept for good: its threads may still be there when the process ends.
+  static tbb::task_arena& arena(int threads) {
+    static tbb::task_arena* shared = new tbb::task_arena(threads);
+    return *shared;
+  }
+
+  void some(long begin, long end) {
+    stan::math::ChainableStack stack;  // this thread's, unless it has one
+    for (long i = begin; i < end; ++i)
+      // A program that runs in parallel itself must not take up another point while it waits.
+      tbb::this_task_arena::isolate([&] { one(i); });
+  }
+
+  void one(long i) {
+    const long dim = model_.num_params_r();
+    Vector x = Eigen::Map<const Vector>(points_ + i * dim, dim);
+    try {
+      values_[i] = gradients_ == nullptr
+                       ? value_at(model_, x)
+                       : gradient_at(model_, x, Eigen::Map<Vector>(gradients_ + i * dim, dim));
+      return;
+    } catch (const std::domain_error& error) {
+      fates_[i].reason = error.what();
+    } catch (const std::exception& error) {
+      fates_[i] = {true, error.what()};
+    } catch (...) {
+      fates_[i] = {true, "unknown C++ exception"};
+    }
+    values_[i] = -std::numeric_limits<double>::infinity();
+    if (gradients_ != nullptr) std::fill_n(gradients_ + i * dim, dim, 0.0);
+  }
+
+  const Model& model_;
+  const double* points_;
+  double* values_;
+  double* gradients_;
+  std::vector<Fate> fates_;
+};
 
 template <typename F>
 int guarded(char* message, F f) {
@@ -100,17 +176,11 @@ long natmix_stan_names(const void* handle, int unconstrained, char* out, long ro
 }
 
 int natmix_stan_values(const void* handle, const double* points, long n, double* values, double* gradients,
-                       char* message) {
-  const Model& model = *static_cast<const Model*>(handle);
+                       int threads, char* message) {
   return guarded(message, [&] {
-    static thread_local stan::math::ChainableStack thread_stack;
-    const long dim = model.num_params_r();
-    for (long i = 0; i < n; ++i) {
-      Vector x = Eigen::Map<const Vector>(points + i * dim, dim);
-      values[i] = gradients == nullptr
-                      ? value_at(model, x, message)
-                      : gradient_at(model, x, Eigen::Map<Vector>(gradients + i * dim, dim), message);
-    }
+    Batch batch(*static_cast<const Model*>(handle), points, n, values, gradients);
+    batch.evaluate(threads);
+    batch.report(message);
   });
 }
 

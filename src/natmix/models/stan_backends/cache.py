@@ -7,9 +7,9 @@ from pathlib import Path
 from natmix.files import cache_base, replacing
 
 
-def cached_file(content: bytes, name: str) -> Path:
-    """A file with this content and name, in its own folder; written if it does not exist."""
-    path = folder(hashlib.sha256(content).hexdigest()[:24]) / name
+def cached_file(content: bytes, name: str, kind: str) -> Path:
+    """A file with this content and name, in a folder for what is made of it; written if it is missing."""
+    path = folder(hashlib.sha256(kind.encode() + content).hexdigest()[:24]) / name
     if not path.exists():
         with replacing(path) as temporary:
             temporary.write_bytes(content)

@@ -1,0 +1,1 @@
+"""natmix and Stan's NUTS on posteriordb."""
