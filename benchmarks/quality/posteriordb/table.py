@@ -111,9 +111,9 @@ def _summary(rows: list[Row], names: list[str], development: list[str]) -> list[
         middle = np.median([_median(found, "evaluations") for found in ours.values()])
         lines.append(
             f"- {title} ({len(ours)} posteriors): fewer evaluations than NUTS' gradients on {fewer} of "
-            f"{len(theirs)}, median {middle:,.0f}; m <= 0.05, sd within 0.95 to 1.05 and q <= 0.1 for all seeds "
-            f"on {right} of {len(ours)} (NUTS {nuts_right} of {len(theirs)}); wall seconds below NUTS' on {quicker} of "
-            f"{len(theirs)}."
+            f"{len(theirs)}, median {middle:,.0f}; m <= 0.05, sd within 0.95 to 1.05 and q <= 0.1 "
+            f"for all seeds on {right} of {len(ours)} (NUTS {nuts_right} of {len(theirs)}); "
+            f"wall seconds below NUTS' on {quicker} of {len(theirs)}."
         )
     return lines
 
