@@ -3,7 +3,8 @@
 Run: python benchmarks/quality/posteriordb DATABASE [--only NAME ...] [--seeds 0 1 2] [--write results]
 
 DATABASE is a clone of https://github.com/stan-dev/posteriordb. Every row is appended to posteriordb.csv as it
-comes, and rows that are there are not measured again: started anew, the benchmark goes on where it was.
+comes, and rows that are there are not measured again unless they failed: started anew, the benchmark goes on
+where it was.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def main() -> int:
         for method in methods:
             for seed in options.seeds:
                 limit = options.limit if method == NATMIX else 0
-                if (name, method, seed, limit) in {row.key for row in read(path)}:
+                if (name, method, seed, limit) in {row.key for row in read(path) if not row.failed}:
                     continue
                 row = _measured(options.database, name, method, seed, limit, options.timeout)
                 append(path, row)

@@ -121,5 +121,5 @@ def columns(draws: Mapping[str, Any], names: tuple[str, ...]) -> Float[np.ndarra
         entry = _ENTRY.fullmatch(text)
         assert entry is not None, text
         at = tuple(int(i) - 1 for i in entry["index"].split(",")) if entry["index"] else ()
-        found.append(np.asarray(draws[entry["name"]], float)[(slice(None), *at)])
+        found.append(np.asarray(draws[entry["name"]], float)[:, *at])
     return np.stack(found, axis=1)

@@ -10,6 +10,7 @@ import re
 import resource
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,11 @@ def main() -> None:
     httpstan.services_stub.executor.shutdown(wait=True)
     cpu = _children_seconds() - before
     names, reference = given.reference_draws()
-    by_name = {name: _after_warmup(fit, name) for name in fit.param_names if fit[name].size}
+    stepsizes = _after_warmup(fit, "stepsize__").reshape(SAMPLES, CHAINS)
+    if np.ptp(stepsizes, axis=0).any():
+        raise RuntimeError("The stepsize changes after the warm-up: PyStan orders its draws in another way.")
+    shapes = dict(zip(fit.param_names, fit.dims, strict=True))
+    by_name = {name: _after_warmup(fit, name, shape) for name, shape in shapes.items() if fit[name].size}
     found = errors(columns(by_name, names), reference, given.on_log_scale)
     divergent = int(_after_warmup(fit, "divergent__").sum())
     numbers = {
@@ -68,11 +73,11 @@ def makespan(chains: list[float]) -> float:
     return max(ends)
 
 
-def _after_warmup(fit: Any, name: str) -> np.ndarray:
+def _after_warmup(fit: Any, name: str, shape: Sequence[int] = ()) -> np.ndarray:
     """Draws without those of the warm-up, samples first."""
     values = np.moveaxis(np.asarray(fit[name], float), -1, 0)
-    saved = values.reshape(CHAINS, WARMUP + SAMPLES, *values.shape[1:])
-    return saved[:, WARMUP:].reshape(CHAINS * SAMPLES, *values.shape[1:])
+    saved = values.reshape(WARMUP + SAMPLES, CHAINS, *shape)
+    return saved[WARMUP:].reshape(CHAINS * SAMPLES, *shape)
 
 
 def _seconds(output: bytes) -> float:

@@ -61,6 +61,11 @@ class Row:
         """Of its draws."""
         return Errors(self.mean, self.sd_ratio, self.quantile)
 
+    @property
+    def failed(self) -> bool:
+        """Whether the run did not come to an end."""
+        return self.verdict.startswith("failed")
+
     def line(self) -> str:
         """For the terminal."""
         return (

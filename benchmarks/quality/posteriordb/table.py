@@ -70,7 +70,7 @@ def _part(rows: list[Row], order: list[str], development: list[str]) -> list[str
 
 def _of(rows: list[Row], name: str, method: str, failed: bool = False) -> list[Row]:
     found = [row for row in rows if row.posterior == name and row.method == method]
-    return found if failed else [row for row in found if not row.verdict.startswith("failed")]
+    return found if failed else [row for row in found if not row.failed]
 
 
 def _numbers(rows: list[Row]) -> list[str]:
