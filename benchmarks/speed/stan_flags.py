@@ -61,7 +61,7 @@ def _path(given, cache):
 
 def _microseconds(backends):
     """CPU time of one thread, in turns."""
-    found = {label: [] for label in backends}
+    found: dict[str, list[float]] = {label: [] for label in backends}
     with mock.patch.dict("os.environ", {"NPROC": "1"}):
         for _ in range(_ROUNDS):
             for label, backend in backends.items():
@@ -78,4 +78,4 @@ def _children_seconds():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -149,7 +149,8 @@ def test_inside_and_outside_of_jax_a_bounded_function_is_the_same():
     host = form.host_target(batched=False, returns_gradient=True)
     z = np.random.default_rng(2).normal(size=(5, 3))
     values, gradients = host.call(z, needs_gradient=True)
-    inside = as_target(form, 3, jnp.float64, np.zeros(3)).target.evaluate(jax.random.key(0), z, 5, True)
+    in_jax = as_target(form, 3, jnp.float64, np.zeros(3)).target
+    inside = in_jax.evaluate(jax.random.key(0), jnp.asarray(z), 5, True)
     slope = jax.grad(model.log_density)(jnp.asarray(z[0]))
     np.testing.assert_allclose(inside.log_density, values, rtol=1e-12)
     np.testing.assert_allclose(inside.gradient, gradients, rtol=1e-12)

@@ -180,8 +180,8 @@ def test_many_points_use_the_threads(model, monkeypatch):
 
 
 @stan
-def test_a_program_compiles_once_as_code_and_as_path(model, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(httpstan.Compilation, "__enter__", lambda self: pytest.fail("it compiles again"))
+def test_a_program_compiles_once_as_code_and_as_path(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(Compilation, "__enter__", lambda self: pytest.fail("it compiles again"))
     path = tmp_path / "other.stan"
     path.write_text(PROGRAM)
     again = StanModel(path, DATA, backend="httpstan")

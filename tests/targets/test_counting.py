@@ -55,6 +55,15 @@ FEW: dict[str, Any] = {
 }
 
 
+def test_what_is_set_aside_for_the_elbo_is_spent():
+    few: dict[str, Any] = {"sample_selector": {"desired_samples": 10}, "verify": False, "progress": False}
+    outside = natmix.HostTarget(lambda x: -0.5 * float(x @ x), 2)
+    result = natmix.fit(outside, algorithm="zemtron", max_evaluations=1000, **few)
+    assert result.stopped == "max_evaluations"
+    assert result.counts.elbo_evaluations == 100
+    assert 980 <= result.counts.evaluations <= 1000
+
+
 @pytest.mark.parametrize("reuse", [0.0, 2.0])
 @pytest.mark.parametrize("batched", [False, True])
 def test_host_evaluations_are_counted_exactly(batched, reuse):

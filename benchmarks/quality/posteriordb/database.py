@@ -120,6 +120,6 @@ def columns(draws: Mapping[str, Any], names: tuple[str, ...]) -> Float[np.ndarra
     for text in names:
         entry = _ENTRY.fullmatch(text)
         assert entry is not None, text
-        at = tuple(int(i) - 1 for i in entry["index"].split(",")) if entry["index"] else ()
-        found.append(np.asarray(draws[entry["name"]], float)[:, *at])
+        at: tuple[Any, ...] = tuple(int(i) - 1 for i in entry["index"].split(",")) if entry["index"] else ()
+        found.append(np.asarray(draws[entry["name"]], float)[(slice(None), *at)])
     return np.stack(found, axis=1)

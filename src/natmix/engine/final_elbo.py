@@ -39,12 +39,16 @@ class FinalElbo:
         return min(ELBO_SAMPLES, max(share, 1))
 
     def samples_after(self, run: SingleRun, inside_jax: bool, interrupted: bool) -> int:
-        """Samples after this run: fewer for a target outside JAX, which may be slow."""
+        """Samples after this run: fewer for a target outside JAX, which may be slow.
+
+        After a run that ended by ``max_evaluations`` they are all that were set aside: nothing else can use
+        them.
+        """
         n = ELBO_SAMPLES if inside_jax else int(np.clip(run.evaluations // 20, 100, ELBO_SAMPLES))
         if self.samples is not None:
             n = self.samples
         elif self.max_evaluations is not None:
-            n = min(n, self.reserve)
+            n = self.reserve if run.stopped == "max_evaluations" else min(n, self.reserve)
         if interrupted and not inside_jax:
             affordable = int(run.evaluations / max(run.running_seconds, 1e-9) * _INTERRUPTED_SECONDS)
             n = min(n, affordable) if affordable > 1 else 0

@@ -60,6 +60,7 @@ class OfVector:
         return output
 
     def _flat(self, gradient: Any) -> Float[np.ndarray, " D"]:
+        structure: Any
         leaves, structure = jax.tree.flatten(gradient)
         if structure != self._structure or [np.shape(leaf) for leaf in leaves] != self._shapes:
             raise ValueError(

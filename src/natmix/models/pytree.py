@@ -81,11 +81,13 @@ class PytreeModel(AbstractModel):
         self._structure = jax.tree.structure(tree)
         self._is_flat = len(shapes) == 1 and len(shapes[0]) == 1
         self.first, self.names, self._shapes = position, names, shapes
-        self._fn = fn
+        self._given = fn
         self._dtype = flat.dtype
         self.dim = int(flat.size)
-        if isinstance(fn, HostTarget):
-            self._check_host_target(fn)
+        self._fn: Callable[[Any], Any] = fn.fn if isinstance(fn, HostTarget) else fn
+        self._host = fn if isinstance(fn, HostTarget) else None
+        if self._host is not None:
+            self._check_host_target(self._host)
         self.coordinates = tuple(
             c for name, shape in zip(names, shapes, strict=True) for c in coordinate_names(name or "x", shape)
         )
@@ -107,7 +109,7 @@ class PytreeModel(AbstractModel):
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PytreeModel, (self._fn, self.first, self.bounds)
+        return PytreeModel, (self._given, self.first, self.bounds)
 
     @property
     def bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -132,13 +134,13 @@ class PytreeModel(AbstractModel):
 
     def target(self) -> Any:
         """A function that JAX may trace; where it cannot, points are transformed in NumPy, many at once."""
-        if isinstance(self._fn, HostTarget):
-            return _bounded(self._fn, self)
+        if self._host is not None:
+            return _bounded(self._host, self)
         return _BoundedFunction(self)
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
         """Of a concrete point, where JAX cannot trace the function."""
-        if isinstance(self._fn, HostTarget):
+        if self._host is not None:
             value: Any = self.target().call(np.asarray(x, float)[None], False)[0][0]
             return value
         x = jnp.asarray(x)

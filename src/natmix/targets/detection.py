@@ -173,7 +173,8 @@ def _probe(fn: Callable[..., Any], dim: int, probe: np.ndarray, trouble: str) ->
     point = np.array(probe, dtype=np.float64).reshape(dim)
     copies = 3 if dim == 2 else 2  # differs from the dimension
     tries = [(False, point, 1), (True, np.tile(point, (copies, 1)), copies)]
-    call, build = fn, functools.partial(HostTarget, fn=fn, dim=dim)
+    call: Callable[..., Any] = fn
+    build: Callable[..., HostTarget] = functools.partial(HostTarget, fn=fn, dim=dim)
     if isinstance(fn, AbstractTwoForms):
         tries, call, build = tries[:1], fn.on_host, fn.host_target
     spent, problem = 0, None
