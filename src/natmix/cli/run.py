@@ -36,8 +36,8 @@ def run(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Time limit of each seed, such as 90s, 10m or 2h. Without any limit it is 10m, with a preset "
-            "of the paper the paper's own.",
+            help="Time limit of each seed, such as 90s, 10m or 2h. Without any limit it is 10m, or with a "
+            "preset of the paper the paper's own.",
         ),
     ] = None,
     max_run_time: Annotated[
