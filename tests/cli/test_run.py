@@ -123,7 +123,7 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
     ("arguments", "words"),
     [
         (["breast_cancr"], "did you mean 'breast_cancer'?"),
-        (["gmm2", "--algorithm", "samtro"], "leaves out"),
+        (["gmm2", "--algorithm", "samtro"], "has no letter for"),
         (
             ["gmm2", "--algorithm", "foo"],
             "natmix: A codename has seven letters, one of each module, and 'foo' has 3",

@@ -46,13 +46,13 @@ def plot_corner(
 
     Args:
         result: a result, or a mixture.
-        dims: which coordinates, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an array
-            for all its entries); if left out all of them, or of more than 20 the six in which the
-            components that are drawn differ most.
-        labels: their names; if left out the model's, long ones shortened, with the transformation.
+        dims: the coordinates to show, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an
+            array means all its entries). Default: all, or, if there are more than 20, the six in which the
+            drawn components differ most.
+        labels: names of these coordinates. Default: the model's names, shortened, with the transformation.
         samples: how many points to draw.
-        components: whether to draw ellipses of two standard deviations, of those from 0.1% on.
-        seed: of the samples.
+        components: whether to draw components of at least 0.1% as ellipses of two standard deviations.
+        seed: seed of the samples.
 
     Returns:
         The axes [n, n]; None above the diagonal.

@@ -28,7 +28,7 @@ def plot_trajectory(
     """The ELBO above, the number of components below.
 
     Args:
-        result: of `natmix.fit`.
+        result: the result of `natmix.fit`.
         x: what to plot over: "iterations", "evaluations" or "seconds".
         log_evidence: the log normaliser of the target, if known: the ELBO cannot exceed it.
         axes: where to draw, two axes; a new figure if left out.
