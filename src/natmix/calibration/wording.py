@@ -29,8 +29,8 @@ def words(check: "SimulationCheck") -> list[str]:
         lines.append(f"  … and {len(off) - _SHOWN} more")
     lines.append(
         f"  A bias below {check.visible_bias:.2f} standard deviations, or a width too small by a factor below"
-        f" {check.visible_spread:.2f}, may go undetected; more fits detect smaller errors. The probability of "
-        f"a false alarm is at most {check.level:g}."
+        f" {check.visible_spread:.2f}, may go undetected; more fits detect smaller errors. The probability "
+        f"of a false alarm is at most {check.level:g}."
     )
     return lines + _failures(check)
 

@@ -190,7 +190,7 @@ def _run(
 
 
 def _command() -> str:
-    """The one typed."""
+    """The command as typed."""
     return shlex.join(["natmix", *sys.argv[1:]])
 
 

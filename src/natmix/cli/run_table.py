@@ -86,7 +86,7 @@ def failures(run: Run) -> list[str]:
 
 
 def mean_and_error(values: Sequence[Any]) -> str:
-    """Mean ± standard error of what is known."""
+    """Mean ± standard error of the known values."""
     known = _known(values)
     n = len(known)
     if n == 0:
@@ -97,7 +97,7 @@ def mean_and_error(values: Sequence[Any]) -> str:
 
 
 def mean(values: Sequence[Any]) -> str:
-    """The mean of what is known."""
+    """The mean of the known values."""
     known = _known(values)
     return number(float(known.mean())) if len(known) else ""
 

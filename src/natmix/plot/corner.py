@@ -26,9 +26,9 @@ _SAMPLES = 2000
 _BINS = 40
 _TAIL = 0.002
 _WIDENED = 2.0
-"""Axes get at most so many times as wide to hold the ellipses of light components."""
+"""The largest factor by which axes are widened to hold the ellipses of light components."""
 _LETTER = 0.056
-"""Inches of a remark's letter."""
+"""Width of a remark's letter, in inches."""
 
 
 def plot_corner(
@@ -150,7 +150,7 @@ def _left_out(weights: np.ndarray) -> list[str]:
 def _widened(
     limits: Sequence[float], means: np.ndarray, variances: np.ndarray, weights: np.ndarray
 ) -> tuple[float, float]:
-    """Limits of an axis that hold the ellipses that are drawn, unless they are far away."""
+    """Limits of an axis that contain the drawn ellipses, unless these are far away."""
     low, high = limits
     reach, room = 2 * np.sqrt(variances), (_WIDENED - 1) / 2 * (high - low)
     drawn = heavy(weights)
@@ -212,12 +212,12 @@ def _telling(mixture: Mixture) -> list[int]:
 
 
 def _alike(mixture: Mixture) -> bool:
-    """Whether no two components are drawn, which could differ."""
+    """Whether fewer than two components are drawn, so that none can differ."""
     return int(heavy(np.asarray(mixture.weights, float)).sum()) < 2
 
 
 def _names(result: Any, dim: int, dims: list[int], labels: Sequence[str] | None) -> tuple[list[str], bool]:
-    """Of the axes, and whether a coordinate is transformed."""
+    """Names of the axes, and whether a coordinate is transformed."""
     shown, transformed = axis_names(result, dim, dims)
     if labels is None:
         return shown, transformed
