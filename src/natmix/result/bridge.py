@@ -51,7 +51,7 @@ def _check(log_target: Float[np.ndarray, " N"], where: str, *, zeros: bool) -> N
 
 
 def _chains(model: AbstractModel | None, draws: Any, dim: int) -> Float[np.ndarray, "C N D"]:
-    """Draws as vectors in the mixture's coordinates, chains first."""
+    """Vectors in the mixture's coordinates, chains first."""
     named = isinstance(draws, Mapping) or not hasattr(draws, "ndim")
     if named:
         if model is None:
