@@ -4,6 +4,7 @@ Run by the benchmark: python benchmarks/quality/posteriordb/nuts.py DATABASE NAM
 """
 
 import concurrent.futures
+import functools
 import json
 import multiprocessing
 import re
@@ -13,12 +14,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from posteriordb.database import columns, posterior, root
+from posteriordb.database import Posterior, columns, posterior, root
 from posteriordb.measures import errors
 
 CHAINS, WARMUP, SAMPLES, AT_ONCE = 4, 1000, 1000, 2
@@ -27,12 +29,21 @@ _SECONDS = re.compile(r"([\d.eE+-]+) seconds \(Total\)")
 
 def main() -> None:
     """Print one object of JSON."""
+    import aiohttp
+
+    # PyStan's client gives up after five minutes, of compiling or of sampling.
+    endless = functools.partial(aiohttp.ClientSession, timeout=aiohttp.ClientTimeout(total=None))
+    given = posterior(root(Path(sys.argv[1])), sys.argv[2])
+    seed = int(sys.argv[3])
+    with mock.patch.object(aiohttp, "ClientSession", endless):
+        _run(given, seed)
+
+
+def _run(given: Posterior, seed: int) -> None:
     import httpstan.cache
     import httpstan.services_stub
     import stan
 
-    given = posterior(root(Path(sys.argv[1])), sys.argv[2])
-    seed = int(sys.argv[3])
     model: Any = stan.build(
         given.program.read_text("utf-8"), data=json.loads(given.data), random_seed=seed + 1
     )
