@@ -185,7 +185,7 @@ def test_a_program_compiles_once_as_code_and_as_path(model, tmp_path, monkeypatc
     path = tmp_path / "other.stan"
     path.write_text(PROGRAM)
     again = StanModel(path, DATA, backend="httpstan")
-    assert again.compile_seconds == 0
+    assert again.build_seconds == 0
     x = np.zeros((1, model.dim))
     x[0, 0] = 51.0
     assert again.log_density(x[0]) == -np.inf

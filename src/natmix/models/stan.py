@@ -38,7 +38,7 @@ class StanModel(AbstractModel):
         backend: ``"bridgestan"`` or ``"httpstan"``; the best one installed if left out.
 
     Attributes:
-        compile_seconds: that compiling took just now; 0 if the program had been compiled before.
+        build_seconds: that compiling took just now; 0 if the program had been compiled before.
     """
 
     @classmethod
@@ -68,7 +68,7 @@ class StanModel(AbstractModel):
         given = stan_backends.as_data(data)
         self.observed = _observed(given.values, observed)
         self._backend = stan_backends.load(stan_backends.Program.read(program), given, seed, backend)
-        self.compile_seconds = self._backend.compile_seconds
+        self.build_seconds = self._backend.compile_seconds
         self.dim = self._backend.dim
         if self.dim == 0:
             raise ValueError("The Stan program has no parameters: there is nothing to infer.")
