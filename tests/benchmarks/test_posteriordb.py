@@ -3,6 +3,7 @@
 import json
 import sys
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from posteriordb.measures import errors
 from posteriordb.row import Row, read
 from posteriordb.table import markdown
 
-RIGHT = {
+RIGHT: dict[str, Any] = {
     "dim": 2,
     "evaluations": 1000,
     "cpu_seconds": 2.0,
