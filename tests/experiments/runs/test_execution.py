@@ -76,8 +76,8 @@ def test_the_files_of_a_finished_run(whole):
     names = {p.name for p in (whole.out / "seed-0").iterdir()}
     expected = {
         "metrics.jsonl",
-        "trace.npz",
-        "weights.npz",
+        "trace.safetensors",
+        "weights.safetensors",
         "checkpoint",
         "mixture.safetensors",
         "final.json",

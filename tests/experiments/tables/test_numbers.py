@@ -5,6 +5,7 @@ import math
 
 import pytest
 from paper_runs import one_run, unfinish, write_run
+from run_files import START
 
 from natmix.experiments import presets, tables
 from natmix.experiments.problems import PAPER
@@ -257,7 +258,7 @@ def test_runs_that_are_not_the_papers_are_left_out(tmp_path):
         "fit": {"preset": "fit"},
         "diagonal": {"covariance": "diagonal"},
         "option": {"problem": {"name": "gmm20", "options": {"scale": 2}}},
-        "start": {"start": {"components": 77}},
+        "start": {"start": {**START, "components": 77}},
         "samples": {"algorithm": {"codename": "SAMTRON", "settings": other}},
         "version": {"format": 99},
     }

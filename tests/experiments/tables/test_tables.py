@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from paper_runs import unfinish, write_run
+from run_files import change_final
 from tiny_problem import SMALL, tiny
 from typer.testing import CliRunner
 
@@ -265,8 +266,7 @@ def test_a_table_is_run_and_resumed(quick, tmp_path):
         assert not (out / "gmm20-samtron" / "seed-3").exists()
         final = out / "gmm20-samtron" / "seed-2" / "final.json"
         ended = json.loads(final.read_text())
-        ended["limits"]["max_iterations"], ended["iterations"] = 5, 5
-        final.write_text(json.dumps(ended))
+        change_final(final, limits=ended["limits"] | {"max_iterations": 5}, iterations=5)
         fifth = quick("--problems", "gmm20", "--seeds", "2:4")
         assert (
             "gmm20-samtron: finished with another limit, and without checkpoints to continue from: seed 2;"
