@@ -2,7 +2,7 @@
 
 import json
 
-from run_files import START, write_directory, write_evaluations, write_final
+from run_files import LIMITS, START, write_directory, write_evaluations, write_final
 
 from natmix.experiments import presets
 from natmix.experiments.runs import load_run
@@ -15,12 +15,7 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compili
     ``compiling`` has the seconds that each seed spent compiling before the first evaluation, 0.5 if left out.
     """
     preset = presets.paper(codename, problem)
-    limits = {
-        "max_seconds": limit,
-        "max_evaluations": None,
-        "max_iterations": preset.max_iterations,
-        "until": None,
-    }
+    limits = LIMITS | {"max_seconds": limit, "max_iterations": preset.max_iterations}
     entries = {
         "algorithm": {"codename": preset.codename, "settings": json.loads(json.dumps(preset.overrides))},
         "start": {**START, "components": preset.components},

@@ -1,7 +1,9 @@
 """Files of run directories, made or changed by hand with a seal as natmix writes it."""
 
+import dataclasses
 import json
 
+import jax.numpy as jnp
 import numpy as np
 
 from natmix import GMMVI, Mixture
@@ -78,9 +80,11 @@ def write_checkpoint(files, config, seed, trace, weights):
     """A checkpoint with these records, and a state that belongs to no run."""
     start = Mixture.full([1.0], np.zeros((1, 1)), np.ones((1, 1, 1)))
     state = GMMVI.from_codename("semydux").init(0, start, start)
+    iterations = len(next(iter(trace.values())))
+    state = dataclasses.replace(state, iteration=jnp.full_like(state.iteration, iterations))
     progress = progress_of(
         {
-            "iterations": len(next(iter(trace.values()))),
+            "iterations": iterations,
             "evaluations": 0,
             "seconds": 1.0,
             "compile_seconds": 0.5,

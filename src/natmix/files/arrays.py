@@ -33,7 +33,7 @@ _METADATA = "__metadata__"
 _MAX_AXES = 32
 
 
-class _Entry(TypedDict):
+class _ArrayEntry(TypedDict):
     dtype: str
     shape: list[int]
     data_offsets: list[int]
@@ -133,7 +133,7 @@ def _stored(name: str, array: np.ndarray) -> np.ndarray:
 def _array(path: Path, name: str, entry: Any, data: memoryview, start: int) -> tuple[np.ndarray, int]:
     """An array that starts where the one before ended, and where it ends."""
     try:
-        about = conform(_Entry, entry, name)
+        about = conform(_ArrayEntry, entry, name)
     except SchemaError as error:
         raise DamagedFileError(f"{path} is damaged: {error}.") from error
     shape, offsets = about["shape"], about["data_offsets"]

@@ -49,9 +49,8 @@ def records(state, trace=None):
             "seeds_together": 1,
         }
     )
-    weights = WeightHistory.from_rows(
-        [(i + 1, np.arange(2), np.array([0.25, 0.75])) for i in range(iterations)]
-    )
+    ids, weights = np.arange(2), np.array([0.25, 0.75])
+    history = WeightHistory.from_rows([(i + 1, ids, weights) for i in range(iterations)])
     return Records(progress, {"elbo": np.arange(float(iterations))} if trace is None else trace, history, [])
 
 

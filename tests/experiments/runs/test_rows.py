@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from run_files import EVALUATION, write_evaluations, write_final
+from run_files import EVALUATION, LIMITS, write_evaluations, write_final
 
 from natmix.experiments.runs.rows import as_arrays, read_evaluations, read_final
 from natmix.files.json_text import to_json
@@ -41,12 +41,12 @@ def test_evaluations_and_final_numbers_are_read_as_they_were(tmp_path):
     metrics = as_arrays(rows)
     assert metrics["neg_elbo"].dtype == float
     assert metrics["neg_elbo_se"][0] == math.inf
-    write_final(tmp_path / "final.json", {}, 3, {}, mmd=math.nan, limits={"until": None}, **numbers)
+    write_final(tmp_path / "final.json", {}, 3, {}, mmd=math.nan, **numbers)
     strictly((tmp_path / "final.json").read_text())
     back = read_final(tmp_path / "final.json", 3)
     assert math.isnan(back["neg_elbo"])
     assert math.isnan(back["mmd"])
-    assert back["limits"] == {"until": None}
+    assert back["limits"] == LIMITS
 
 
 def test_files_of_an_earlier_natmix_are_refused(tmp_path):

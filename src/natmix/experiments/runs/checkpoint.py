@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix.experiments.runs.history import WeightHistory, checked_trace, checked_weights
-from natmix.experiments.runs.rows import Evaluation, checked_evaluations
+from natmix.experiments.runs.rows import ElboRow, checked_evaluations
 from natmix.files.arrays import SealedArrays, read_arrays, write_arrays
 from natmix.files.generations import newest, previous
 from natmix.files.json_text import parse_json, to_json
@@ -66,7 +66,7 @@ class Records:
     progress: Progress
     trace: dict[str, np.ndarray]
     weights: WeightHistory
-    evaluations: list[Evaluation]
+    evaluations: list[ElboRow]
 
 
 def save_checkpoint(path: Path, state: State, records: Records, owner: Owner) -> None:

@@ -54,6 +54,17 @@ class StartEntry(TypedDict):
     variance: list[float]
 
 
+class LimitsEntry(TypedDict):
+    """When a seed ends, as `natmix.engine.limits.Limits` has it; null is no limit."""
+
+    max_seconds: float | None
+    max_evaluations: int | None
+    max_iterations: int | None
+    until: float | None
+    max_run_seconds: float | None
+    until_converged: bool
+
+
 class StoredConfig(TypedDict):
     """What a ``config.json`` holds."""
 
@@ -64,7 +75,7 @@ class StoredConfig(TypedDict):
     preset: str
     covariance: str
     dtype: Literal["float32", "float64"]
-    limits: Limits
+    limits: LimitsEntry
     seeds: list[int]
 
 

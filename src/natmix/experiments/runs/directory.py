@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from natmix.engine.limits import Limits
 from natmix.experiments.runs.config import FORMAT, PRESETS, StoredConfig, check_choice, differences
 from natmix.files.durable import remove_leftovers
 from natmix.files.json_text import read_json, write_json
@@ -146,6 +147,7 @@ def read_config(path: Path) -> dict[str, Any]:
     read_object(file, StoredConfig, config)
     try:
         parse(config["algorithm"]["codename"])
+        Limits(**config["limits"])
         check_choice("preset", config["preset"], PRESETS)
         check_choice("covariance", config["covariance"], tuple(FAMILIES))
     except ValueError as error:

@@ -12,7 +12,7 @@ from natmix.array_types import PRNGKey
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
-from natmix.experiments.runs.rows import Evaluation
+from natmix.experiments.runs.rows import ElboRow
 from natmix.experiments.runs.saving import Saving
 from natmix.files.seal import EVALUATIONS
 from natmix.files.sealed_json import write_rows
@@ -89,7 +89,7 @@ class EvaluationRecorder(Recorder):
     """
 
     def __init__(self, path: Path, reference: AbstractTarget, key: PRNGKey, saving: Saving) -> None:
-        self.rows: list[Evaluation] = []
+        self.rows: list[ElboRow] = []
         self.next_seconds = 0.0
         self._path, self._reference, self._key, self._saving = path, reference, key, saving
 
@@ -114,7 +114,7 @@ class EvaluationRecorder(Recorder):
             key = jax.random.fold_in(self._key, run.iterations)
             found = evaluate_elbo(run.state.mixture, self._reference, key, samples)
             self.rows.append(
-                Evaluation(
+                ElboRow(
                     seconds=run.seconds,
                     compile_seconds=run.compile_seconds,
                     iterations=run.iterations,

@@ -7,14 +7,14 @@ from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from natmix.engine.limits import Limits
+from natmix.experiments.runs.config import LimitsEntry
 from natmix.files.json_text import with_nan
 from natmix.files.schema import SchemaError, conform
 from natmix.files.seal import EVALUATIONS, FAILURE, FINAL, DamagedFileError
 from natmix.files.sealed_json import read_rows, read_sealed_json
 
 
-class Evaluation(TypedDict):
+class ElboRow(TypedDict):
     """An evaluation of the ELBO, as `natmix.experiments.runs.elbo_evaluation` writes it."""
 
     seconds: float
@@ -52,7 +52,7 @@ class FinalNumbers(TypedDict):
     components: int
     left_out: int
     stopped: str
-    limits: Limits
+    limits: LimitsEntry
     device: str
     metrics_error: NotRequired[str]
     missing_metrics: NotRequired[dict[str, str]]
@@ -73,18 +73,18 @@ class About(TypedDict):
 
 
 ABOUT = "about"
-EVALUATION_NUMBERS = tuple(Evaluation.__annotations__)
+EVALUATION_NUMBERS = tuple(ElboRow.__annotations__)
 """What an evaluation of the ELBO writes down."""
 FINAL_NUMBERS = tuple(FinalNumbers.__annotations__)
 """Names in ``final.json`` that are not metrics of the problem."""
 
 
-def checked_evaluations(path: Path, rows: Any) -> list[Evaluation]:
+def checked_evaluations(path: Path, rows: Any) -> list[ElboRow]:
     """Evaluations as they were written down, from plain data."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DamagedFileError(f"{path} is damaged: it holds no rows of numbers.")
     try:
-        found = [conform(Evaluation, with_nan(row), f"row {i + 1}") for i, row in enumerate(rows)]
+        found = [conform(ElboRow, with_nan(row), f"row {i + 1}") for i, row in enumerate(rows)]
     except SchemaError as error:
         raise DamagedFileError(f"{path} is damaged: {error}.") from error
     for name in ("iterations", "evaluations", "seconds", "compile_seconds"):
@@ -97,7 +97,7 @@ def checked_evaluations(path: Path, rows: Any) -> list[Evaluation]:
     return found
 
 
-def read_evaluations(path: Path, digest: str | None = None) -> list[Evaluation]:
+def read_evaluations(path: Path, digest: str | None = None) -> list[ElboRow]:
     """The evaluations of the ELBO in a file, none if it is not there yet.
 
     Args:
@@ -111,7 +111,7 @@ def read_evaluations(path: Path, digest: str | None = None) -> list[Evaluation]:
     return checked_evaluations(path, rows)
 
 
-def as_arrays(rows: Sequence[Evaluation]) -> dict[str, np.ndarray]:
+def as_arrays(rows: Sequence[ElboRow]) -> dict[str, np.ndarray]:
     """One array per name."""
     return {name: np.array([row[name] for row in rows]) for name in EVALUATION_NUMBERS}  # type: ignore[literal-required]
 
@@ -156,5 +156,5 @@ def check_digest(path: Path, found: str, expected: str | None) -> None:
     """Raise if a file is whole but not the one that was expected."""
     if expected is not None and found != expected:
         raise DamagedFileError(
-            f"{path} is damaged: it is not the file that the seed's final numbers belong to."
+            f"{path} is damaged: the seed's final numbers belong to another file of this name."
         )
