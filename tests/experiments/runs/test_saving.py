@@ -217,11 +217,8 @@ def test_a_configuration_that_was_edited_wrongly_is_named(tmp_path):
     limits = config["limits"]
     for change, words in (
         ({"dtyp": "float32"}, "dtyp is not known"),
-        (
-            {"limits": {**config["limits"], "max_seconds": "600"}},
-            "limits.max_seconds must be a number or null",
-        ),
-        ({"limits": {**config["limits"], "max_seconds": -1.0}}, "max_seconds must be a positive number"),
+        ({"limits": limits | {"max_seconds": "600"}}, "limits.max_seconds must be a number or null"),
+        ({"limits": limits | {"max_seconds": -1.0}}, "max_seconds must be a positive number"),
         ({"seeds": [0, "1"]}, r"seeds\[1\] must be a whole number, not '1'"),
         ({"dtype": "float16"}, "dtype must be 'float32' or 'float64'"),
         ({"covariance": "round"}, "covariance must be full or diagonal"),

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from natmix.files import replacing
+from natmix.files.durable import replacing, write_text
 from natmix.models.stan_backends.backend import AbstractBackend
-from natmix.models.stan_backends.cache import folder
+from natmix.models.stan_backends.cache import folder, is_own, record
 from natmix.models.stan_backends.data import Data, check_data
 from natmix.models.stan_backends.errors import compiler_reason, data_error, stan_reason
 from natmix.models.stan_backends.program import Program
@@ -133,17 +133,17 @@ def _library(stan: Path, model: str) -> Path:
     last = [*map(str, libraries), "-ltbb"]
     parts = (model, _BRIDGE.read_text(encoding="utf-8"), *command, *last, platform.platform())
     path = folder(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]) / "model.so"
-    if path.exists():
+    if is_own(path):
         return path
     source = path.with_name("model.cpp")
-    with replacing(source) as temporary:
-        temporary.write_text(model, encoding="utf-8")
+    write_text(source, model)
     with replacing(path) as temporary:
         inputs = [f'-DMODEL_FILE="{source}"', str(_BRIDGE), "-o", str(temporary)]
         done = subprocess.run([*command, *inputs, *last], capture_output=True, text=True, check=False)
         if done.returncode:
             reason = compiler_reason(done.stderr)
             raise RuntimeError(f"{compiler[0]} could not compile the C++ of the Stan program: {reason}")
+    record(path)
     return path
 
 
