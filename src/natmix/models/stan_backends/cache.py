@@ -13,9 +13,9 @@ from natmix.files.durable import write_file, write_text
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def cached_file(content: bytes, name: str) -> Path:
-    """A file with this content and name, in its own folder, in which no foreign library lies."""
-    path = folder(hashlib.sha256(content).hexdigest()[:24]) / name
+def cached_file(content: bytes, name: str, kind: str = "") -> Path:
+    """A file with this content and name, in a folder for what is made of it, without foreign libraries."""
+    path = folder(hashlib.sha256(kind.encode() + content).hexdigest()[:24]) / name
     if not (is_private(path) and path.read_bytes() == content):
         write_file(path, content)
     for library in path.parent.glob("*.so"):
