@@ -71,7 +71,7 @@ def _other_text(rng, metadata):
 def _changed(rng, value):
     """A JSON value with one entry, at any depth, replaced, left out or added."""
     if rng.random() < 0.15 or not isinstance(value, (dict, list)) or not value:
-        others = (None, -1, 1e308, "text", [], {}, [None], {"x": 1}, True, 2**70)
+        others: tuple = (None, -1, 1e308, "text", [], {}, [None], {"x": 1}, True, 2**70)
         return others[rng.integers(len(others))]
     if isinstance(value, list):
         i = rng.integers(len(value))

@@ -14,7 +14,7 @@ from quick_fits import LEAST
 import natmix
 from natmix import GMMVI, Mixture, Result
 from natmix.experiments.runs.checkpoint import Owner, load_checkpoint
-from natmix.experiments.runs.directory import SeedFiles, read_config
+from natmix.experiments.runs.directory import SeedFiles, fingerprint, read_config
 from natmix.experiments.runs.history import (
     WeightHistory,
     read_trace,
@@ -70,7 +70,7 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
     failure = {"error": "Boom.", "iterations": 3, "evaluations": 60, "seconds": 1.5}
     write_sealed_json(files.failed, FAILURE, failure)
     run_files.write_checkpoint(files, config, 0, trace, history)
-    owner = Owner(seed=0, run=run_files.fingerprint(config))
+    owner = Owner(seed=0, run=fingerprint(config))
     algorithm = GMMVI.from_codename("semydux")
     start = Mixture.full([1.0], np.zeros((1, 1)), np.ones((1, 1, 1)))
 
@@ -110,7 +110,9 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
 def same(a: Any, b: Any) -> bool:
     """Whether two things that were read are equal, arrays bit for bit."""
     left, right = jax.tree.flatten(a), jax.tree.flatten(b)
-    return left[1] == right[1] and all(_same_leaf(x, y) for x, y in zip(left[0], right[0], strict=True))
+    return str(left[1]) == str(right[1]) and all(
+        _same_leaf(x, y) for x, y in zip(left[0], right[0], strict=True)
+    )
 
 
 def _same_leaf(x: Any, y: Any) -> bool:

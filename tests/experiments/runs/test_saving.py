@@ -97,7 +97,8 @@ def test_a_disk_that_stays_full_ends_in_one_sentence_and_the_run_goes_on_later(
 
 
 def test_a_directory_that_vanishes_is_made_again(undisturbed, often, tmp_path, caplog):
-    out, removed = tmp_path / "run", []
+    out = tmp_path / "run"
+    removed: list[int] = []
 
     def remove(snapshot):
         if snapshot.iterations > 20 and not removed:
