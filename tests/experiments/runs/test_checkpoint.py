@@ -59,6 +59,11 @@ def saved(path, state, **changes):
     return path
 
 
+def loaded(path, runner, begun):
+    mixture, prior = begun
+    return load_checkpoint(path, runner.algorithm, mixture, prior, OWNER)
+
+
 @pytest.fixture
 def advanced():
     """After some iterations that use all kinds of memory; components come and go in test_execution.py."""
@@ -81,7 +86,7 @@ def assert_same(a, b):
 def test_everything_comes_back_and_goes_on_alike(advanced, tmp_path):
     runner, state, begun = advanced
     path = saved(tmp_path / "state.safetensors", state)
-    restored, found, why = load_checkpoint(path, runner.algorithm, *begun, owner=OWNER)
+    restored, found, why = loaded(path, runner, begun)
     assert not why
     expected = records(state)
     assert found.progress == expected.progress == load_records(path).progress
@@ -147,7 +152,7 @@ def test_a_damaged_newest_generation_falls_back_and_says_so(damage, advanced, tm
         path.unlink()
     else:
         path.write_bytes(kept)
-    _, found, why = load_checkpoint(path, runner.algorithm, *begun, owner=OWNER)
+    _, found, why = loaded(path, runner, begun)
     assert found.progress["iterations"] == 0
     assert "state.safetensors" in why
     previous(path).write_bytes(b"also")
@@ -161,7 +166,7 @@ def test_what_does_not_belong_together_is_refused(advanced, tmp_path):
 
     def refused(state, words, **changes):
         with pytest.raises(ValueError, match=words):
-            load_checkpoint(saved(tmp_path / "s", state, **changes), runner.algorithm, *begun, owner=OWNER)
+            loaded(saved(tmp_path / "s", state, **changes), runner, begun)
         (tmp_path / "s").unlink()
 
     def changed(leaf, value):
