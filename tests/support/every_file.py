@@ -110,9 +110,8 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
 def same(a: Any, b: Any) -> bool:
     """Whether two things that were read are equal, arrays bit for bit."""
     left, right = jax.tree.flatten(a), jax.tree.flatten(b)
-    return str(left[1]) == str(right[1]) and all(
-        _same_leaf(x, y) for x, y in zip(left[0], right[0], strict=True)
-    )
+    alike = left[1] == right[1]  # type: ignore[operator]
+    return alike and all(_same_leaf(x, y) for x, y in zip(left[0], right[0], strict=True))
 
 
 def _same_leaf(x: Any, y: Any) -> bool:

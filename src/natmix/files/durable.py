@@ -1,6 +1,7 @@
 """Files that are replaced in one step, and are on the disk when the call returns."""
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -90,11 +91,11 @@ def sync_folder(folder: Path) -> None:
     """Make sure that the names in a folder are on the disk, where the system can do that."""
     if not hasattr(os, "O_DIRECTORY"):
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # one may write to a folder without being allowed to list it
+        return
+    _flush(descriptor)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -112,9 +113,16 @@ def _temporary(path: Path) -> Path:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR)
+    _flush(os.open(path, os.O_RDWR))
+
+
+def _flush(descriptor: int) -> None:
+    """Force to the disk what the system holds of it, and close it; some file systems cannot be asked to."""
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(descriptor)
 

@@ -132,4 +132,5 @@ class EvaluationRecorder(Recorder):
 
     def write(self) -> str:
         """Write the file; returns its checksum."""
+        self._path.parent.mkdir(exist_ok=True)
         return write_rows(self._path, EVALUATIONS, self.rows)
