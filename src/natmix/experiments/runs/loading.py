@@ -69,13 +69,13 @@ class StoredSeedRun(SeedRun):
     Until the seed has finished, trace and weights are those of its checkpoint.
     """
 
+    _files: SeedFiles
+    _run: str
+
     def __init__(self, files: SeedFiles, seed: int, run: str) -> None:
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_files", files)
         object.__setattr__(self, "_run", run)
-
-    _files: SeedFiles
-    _run: str
 
     def with_final(self, final: dict[str, Any]) -> SeedRun:
         other = StoredSeedRun(self._files, self.seed, self._run)
@@ -86,36 +86,36 @@ class StoredSeedRun(SeedRun):
         return f"StoredSeedRun({str(self._files.folder)!r})"
 
     @functools.cached_property
-    def metrics(self) -> dict[str, np.ndarray]:  # type: ignore[override]
+    def metrics(self) -> dict[str, np.ndarray]:
         path = self._files.metrics
         return as_arrays(read_evaluations(path, self._digest(path)))
 
     @functools.cached_property
-    def trace(self) -> dict[str, np.ndarray]:  # type: ignore[override]
+    def trace(self) -> dict[str, np.ndarray]:
         if self._final is None:
             return {} if self._records is None else self._records.trace
         return self._checked(self._files.trace, read_trace)
 
     @functools.cached_property
-    def weights(self) -> WeightHistory:  # type: ignore[override]
+    def weights(self) -> WeightHistory:
         if self._final is None:
             return WeightHistory.from_rows([]) if self._records is None else self._records.weights
         return self._checked(self._files.weights, read_weights)
 
     @functools.cached_property
-    def mixture(self) -> Mixture:  # type: ignore[override]
+    def mixture(self) -> Mixture:
         path = self._files.mixture
         if self._final is None:
             raise FileNotFoundError(f"Seed {self.seed} has no final mixture: it has not finished ({path}).")
         return self._checked(path, read_mixture)
 
     @functools.cached_property
-    def final(self) -> dict[str, Any] | None:  # type: ignore[override]
+    def final(self) -> dict[str, Any] | None:
         found = self._final
         return None if found is None else {name: value for name, value in found.items() if name != ABOUT}
 
     @functools.cached_property
-    def failure(self) -> dict[str, Any] | None:  # type: ignore[override]
+    def failure(self) -> dict[str, Any] | None:
         return read_failure(self._files.failed)
 
     @functools.cached_property
