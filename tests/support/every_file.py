@@ -23,8 +23,8 @@ from natmix.experiments.runs.history import (
     write_weights,
 )
 from natmix.experiments.runs.rows import read_evaluations, read_failure, read_final
-from natmix.files.seal import ENVIRONMENT, FAILURE
-from natmix.files.sealed_json import read_sealed_json, write_sealed_json
+from natmix.files.seal import ENVIRONMENT
+from natmix.files.sealed_json import read_sealed_json
 from natmix.mixture.files import load_metadata
 
 
@@ -67,8 +67,7 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
     rows = [{"iterations": i, "seconds": 0.1 * i, "neg_elbo": 1.0 / i} for i in range(1, 6)]
     digest = run_files.write_evaluations(files.metrics, rows)
     run_files.write_final(files.final, config, 0, {"metrics.jsonl": digest}, detected_modes=2.0)
-    failure = {"error": "Boom.", "iterations": 3, "evaluations": 60, "seconds": 1.5}
-    write_sealed_json(files.failed, FAILURE, failure)
+    run_files.write_failure(files.folder, "Boom.")
     run_files.write_checkpoint(files, config, 0, trace, history)
     owner = Owner(seed=0, run=fingerprint(config))
     algorithm = GMMVI.from_codename("semydux")

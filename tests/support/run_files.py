@@ -12,8 +12,9 @@ from natmix.experiments.runs.config import FORMAT
 from natmix.experiments.runs.directory import SeedFiles, fingerprint
 from natmix.experiments.runs.rows import ABOUT
 from natmix.files.json_text import write_json
-from natmix.files.seal import ENVIRONMENT, EVALUATIONS, FINAL
+from natmix.files.seal import ENVIRONMENT, EVALUATIONS, FAILURE, FINAL
 from natmix.files.sealed_json import read_sealed_json, write_rows, write_sealed_json
+from natmix.mixture.files import save_mixture
 
 LIMITS = {
     "max_seconds": None,
@@ -45,7 +46,7 @@ ENDED = {
 }
 
 
-def write_directory(path, problem, codename, **entries):
+def write_directory(path, problem, codename, /, **entries):
     """``config.json`` and ``environment.json`` of a run; returns the configuration."""
     config = {
         "format": FORMAT,
@@ -104,6 +105,20 @@ def change_final(path, **numbers):
     """Other numbers in a ``final.json``, with the seal that belongs to them."""
     value, _ = read_sealed_json(path, FINAL)
     write_sealed_json(path, FINAL, {**value, **numbers})
+
+
+def write_final_mixture(folder, mixture):
+    """The mixture of a finished seed, with its checksum in the final numbers."""
+    about = json.loads((folder / "final.json").read_text())[ABOUT]
+    digest = save_mixture(mixture, folder / "mixture.safetensors")
+    files = about["files"] | {"mixture.safetensors": digest}
+    change_final(folder / "final.json", **{ABOUT: about | {"files": files}})
+
+
+def write_failure(folder, error):
+    """A ``failed.json``."""
+    numbers = {"error": error, "iterations": 3, "evaluations": 60, "seconds": 1.5}
+    write_sealed_json(folder / "failed.json", FAILURE, numbers)
 
 
 def renumber(run, seed):

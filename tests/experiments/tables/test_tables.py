@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from paper_runs import unfinish, write_run
-from run_files import change_final
+from run_files import change_final, write_final_mixture
 from tiny_problem import SMALL, tiny
 from typer.testing import CliRunner
 
@@ -195,7 +195,7 @@ def test_accuracy_on_the_rows_given(tmp_path, problem):
         expected.append(100 * np.mean((features @ weights < 0) == (labels == 1)))  # no spread: no mean over q
         scale = 1e-6 * np.eye(31)[None]
         components = FullGaussians(*(jnp.asarray(a) for a in (weights[None], scale, 1e6 * np.eye(31)[None])))
-        Mixture(jnp.zeros(1), components).save(path / f"seed-{n}" / "mixture.safetensors")
+        write_final_mixture(path / f"seed-{n}", Mixture(jnp.zeros(1), components))
     assert abs(expected[0] - expected[1]) > 0.2
     found, by_hand = seen_accuracy(load_run(path)), Statistic.of(expected)
     assert found.mean == pytest.approx(by_hand.mean)
