@@ -39,7 +39,7 @@ def nonsense(rng, metadata, arrays):
         _other_text(rng, metadata)
     elif rng.random() < 0.2:
         choices = (
-            array[:-1],
+            array.reshape(-1)[:-1],
             np.append(array, array),
             array[None],
             array.astype(np.float16),

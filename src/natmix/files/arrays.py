@@ -60,7 +60,7 @@ def write_arrays(
     metadata: Mapping[str, str],
     keep: Path | None = None,
 ) -> str:
-    """Write a file in one step; returns its checksum. What was there moves to ``keep``, if that is given."""
+    """Write a file in one step; returns its checksum. What was there stays as ``keep``, if that is given."""
     parts, digest = sealed_arrays(kind, arrays, metadata)
     write_file(path, *parts, keep=keep)
     return digest

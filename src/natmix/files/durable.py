@@ -28,15 +28,14 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """A temporary file name beside ``path``; on success the file replaces ``path``.
 
     The name is new in every call, so that threads and processes may write to one path: the last one wins.
-    What was there moves to ``keep``, if that is given.
+    What was there is also found as ``keep`` then, if that is given; at no moment there is no ``path``.
     """
     temporary = _temporary(path)
     try:
         yield temporary
         _sync(temporary)
         if keep is not None:
-            with contextlib.suppress(FileNotFoundError):
-                path.replace(keep)
+            _keep(path, keep)
         temporary.replace(path)
         sync_folder(path.parent)
     finally:
@@ -44,7 +43,7 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
 
 
 def write_file(path: Path, *parts: Bytes, keep: Path | None = None) -> None:
-    """Write a file of these parts in one step; what was there moves to ``keep``, if that is given.
+    """Write a file of these parts in one step; what was there stays as ``keep``, if that is given.
 
     Raises:
         CannotWriteError: there is no space, no folder, no permission; what was there is unchanged.
@@ -125,6 +124,20 @@ def _flush(descriptor: int) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def _keep(path: Path, keep: Path) -> None:
+    """Give a file, if it is there, a second name; where a file can have one alone, another one."""
+    link = _temporary(keep)
+    try:
+        os.link(path, link)
+        link.replace(keep)
+    except FileNotFoundError:
+        return
+    except OSError:
+        path.replace(keep)
+    finally:
+        _remove(link)
 
 
 def _remove(path: Path) -> None:
