@@ -15,6 +15,7 @@ import pytest
 
 from natmix import Mixture
 from natmix.files.durable import CannotWriteError, remove_leftovers, write_file
+from natmix.files.generations import previous
 
 jax.config.update("jax_enable_x64", True)
 
@@ -136,3 +137,30 @@ def test_files_have_the_usual_permissions(tmp_path: Path) -> None:
     write_file(tmp_path / "q", b"text")
     (tmp_path / "plain").touch()
     assert (tmp_path / "q").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_generation_before_is_kept(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file can have two names there is a newest generation at every moment."""
+    path, seen = tmp_path / "q", []
+    if not links:
+
+        def link(*names: object) -> None:
+            raise PermissionError(errno.EPERM, "no links here")
+
+        monkeypatch.setattr(os, "link", link)
+    replace = os.replace
+
+    def watched(*names: str | Path) -> None:
+        seen.append(path.exists())
+        replace(*names)
+        seen.append(path.exists())
+
+    write_file(path, b"0", keep=previous(path))
+    monkeypatch.setattr(os, "replace", watched)
+    for number in (b"1", b"2", b"3"):
+        write_file(path, number, keep=previous(path))
+        assert path.read_bytes() == number
+        assert int(previous(path).read_bytes()) == int(number) - 1
+    assert all(seen) == links
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["q", "q.previous"]
