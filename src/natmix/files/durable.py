@@ -135,7 +135,8 @@ def _keep(path: Path, keep: Path) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        path.replace(keep)
+        if path.exists():
+            path.replace(keep)
     finally:
         _remove(link)
 
