@@ -1,10 +1,10 @@
 """``natmix list``, ``show`` and ``compare``, as a user types them."""
 
-import json
 import shutil
 
 import pytest
 from run_command import assert_one_sentence, natmix
+from run_files import change_final, renumber
 
 from natmix import Mixture
 from natmix.cli import listing
@@ -86,10 +86,8 @@ def test_show_tells_what_a_run_is_and_how_it_ended(finished, monkeypatch):
 @pytest.mark.parametrize(("ess", "flagged"), [(0.008, True), (0.02, False), (float("nan"), True)])
 def test_show_flags_a_log_evidence_from_few_samples(ess, flagged, copy):
     final = copy / "seed-1" / "final.json"
-    values = json.loads(final.read_text()) | {"log_evidence": 3.0, "reverse_ess": ess}
-    final.write_text(json.dumps(values))
-    other = copy / "seed-0" / "final.json"
-    other.write_text(json.dumps(json.loads(other.read_text()) | {"log_evidence": 3.0, "reverse_ess": 0.5}))
+    change_final(final, log_evidence=3.0, reverse_ess=ess)
+    change_final(copy / "seed-0" / "final.json", log_evidence=3.0, reverse_ess=0.5)
     shown = natmix("show", copy).stdout
     assert "± is one standard error" in shown
     assert ("log_evidence of seed 1 depends on few samples (reverse_ess below 1%)" in shown) == flagged
@@ -106,6 +104,7 @@ def test_no_number_is_cut_short(copy, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     for seed in range(2, 12):
         shutil.copytree(copy / "seed-1", copy / f"seed-{seed}")
+        renumber(copy, seed)
     shown = natmix("show", copy).stdout
     compared = natmix("compare", copy, "--target", "1e6", "--out", tmp_path / "x.png").stdout
     assert "…" not in shown + compared
@@ -129,13 +128,13 @@ def test_a_damaged_file_is_named(name, content, copy, tmp_path):
     assert_one_sentence(outcome, f"{copy / name} is damaged")
 
 
-@pytest.mark.parametrize("name", ["trace.npz", "weights.npz"])
+@pytest.mark.parametrize("name", ["trace.safetensors", "weights.safetensors"])
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 cut short"])
 def test_damaged_arrays_are_named(name, content, copy):
     (copy / "seed-0" / name).write_bytes(content)
     seed = runs.load_run(copy).seeds[0]
     with pytest.raises(ValueError, match=f"{name} is damaged"):
-        getattr(seed, name.removesuffix(".npz"))
+        getattr(seed, name.removesuffix(".safetensors"))
 
 
 @pytest.mark.parametrize("command", ["show", "compare"])

@@ -2,6 +2,8 @@
 
 import json
 
+from run_files import LIMITS, START, write_directory, write_evaluations, write_final
+
 from natmix.experiments import presets
 from natmix.experiments.runs import load_run
 from natmix.experiments.tables.summary import summarise
@@ -13,27 +15,16 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compili
     ``compiling`` has the seconds that each seed spent compiling before the first evaluation, 0.5 if left out.
     """
     preset = presets.paper(codename, problem)
-    limits = {
-        "max_seconds": limit,
-        "max_evaluations": None,
-        "max_iterations": preset.max_iterations,
-        "until": None,
-    }
-    config = {
-        "format": 1,
-        "problem": {"name": problem, "options": {}},
+    limits = LIMITS | {"max_seconds": limit, "max_iterations": preset.max_iterations}
+    entries = {
         "algorithm": {"codename": preset.codename, "settings": json.loads(json.dumps(preset.overrides))},
-        "start": {"components": preset.components},
+        "start": {**START, "components": preset.components},
         "preset": "paper",
-        "covariance": "full",
-        "dtype": "float32",
         "limits": limits,
         "seeds": list(seeds),
         **(changes or {}),
     }
-    path.mkdir(parents=True)
-    (path / "config.json").write_text(json.dumps(config))
-    (path / "environment.json").write_text("{}")
+    config = write_directory(path, problem, codename, **entries)
     for n, evaluations in seeds.items():
         folder = path / f"seed-{n}"
         folder.mkdir()
@@ -52,7 +43,7 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compili
             }
             for i, (t, y) in enumerate(evaluations)
         ]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        digest = write_evaluations(folder / "metrics.jsonl", rows)
         seconds, value = evaluations[-1]
         final = {
             "neg_elbo": value,
@@ -68,7 +59,7 @@ def write_run(path, codename, problem, seeds, limit=100.0, changes=None, compili
             "device": "a device",
             "missing_metrics": {"mmd": "There are no reference samples in /some/where."},
         }
-        (folder / "final.json").write_text(json.dumps(final))
+        write_final(folder / "final.json", config, n, {"metrics.jsonl": digest}, **final)
     return path
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from natmix.experiments.runs import Run
-from natmix.experiments.runs.final import FINAL_NUMBERS
+from natmix.experiments.runs.rows import FINAL_NUMBERS
 
 _USUAL = {
     "iterations": "iters",

@@ -74,6 +74,11 @@ class AbstractGaussians(eqx.Module):
         return cls(**parameters)
 
     @classmethod
+    def flaw(cls, parameters: Mapping[str, np.ndarray]) -> str:
+        """What is wrong with finite `parameters` of the right shapes, as a clause; empty if nothing is."""
+        return ""
+
+    @classmethod
     def parameter_shapes(cls, capacity: int, dim: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the `parameters` of K Gaussians in D dimensions."""
         return {name: array.shape for name, array in cls._abstract(capacity, dim).parameters().items()}

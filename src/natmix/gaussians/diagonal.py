@@ -1,5 +1,6 @@
 """Gaussians with diagonal covariances, kept as standard deviations."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 import jax.numpy as jnp
@@ -30,6 +31,10 @@ class DiagonalGaussians(AbstractGaussians):
     @classmethod
     def from_std(cls, mean: Float[Array, "K D"], std: Float[Array, "K D"]) -> Self:
         return cls(mean, std)
+
+    @classmethod
+    def flaw(cls, parameters: Mapping[str, np.ndarray]) -> str:
+        return "" if np.all(parameters["scale"] > 0) else "has a component without a positive scale"
 
     def covariance(self) -> Float[Array, "K D D"]:
         return self.scale[:, :, None] ** 2 * jnp.eye(self.dim, dtype=self.dtype)

@@ -56,6 +56,15 @@ class FullGaussians(AbstractGaussians):
     def from_parameters(cls, parameters: Mapping[str, Float[Array, "K ..."]]) -> Self:
         return cls.from_scale_tril(parameters["mean"], parameters["scale_tril"])
 
+    @classmethod
+    def flaw(cls, parameters: Mapping[str, np.ndarray]) -> str:
+        scale_tril = parameters["scale_tril"]
+        if not np.all(np.diagonal(scale_tril, axis1=-2, axis2=-1) > 0):
+            return "has a component without a positive scale"
+        # One component at a time: a copy of all may be large.
+        lower = all(not np.any(np.triu(one, 1)) for one in scale_tril)
+        return "" if lower else "has a scale_tril with entries above the diagonal"
+
     def astype(self, dtype: Any) -> Self:
         # L^-1 to the accuracy of the new type.
         return type(self).from_scale_tril(self.mean.astype(dtype), self.scale_tril.astype(dtype))

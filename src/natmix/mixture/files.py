@@ -1,4 +1,4 @@
-"""Mixtures in safetensors files: arrays as they are, everything else as JSON in the header."""
+"""Mixtures in sealed safetensors files: arrays as they are, everything else as JSON in the header."""
 
 import json
 from collections.abc import Mapping
@@ -8,36 +8,38 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from natmix.files import replacing
+from natmix.files.arrays import read_arrays, write_arrays
+from natmix.files.seal import MIXTURE, DamagedFileError, FileFormat
 from natmix.gaussians import FAMILIES, AbstractGaussians
 from natmix.mixture.mixture import Mixture
 
-FORMAT = "natmix.Mixture"
-RESULT_FORMAT = "natmix.Result"
-VERSION = "1"
-
-_NOUNS = {FORMAT: "mixture", RESULT_FORMAT: "result"}
+_TYPES = ("float32", "float64")
+WEIGHT_ERROR = 1e-3
+"""By how much the sum of a mixture's weights may differ from one: rounding in float32 is far below it."""
 
 
-def save_mixture(mixture: Mixture, path: str | Path, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write ``mixture`` and ``metadata`` to ``path``, replacing the file in one step."""
+def save_mixture(mixture: Mixture, path: str | Path, metadata: Mapping[str, Any] | None = None) -> str:
+    """Write ``mixture`` and ``metadata`` to ``path`` in one step; returns the checksum."""
     header = {
-        "format": FORMAT,
-        "version": VERSION,
         "representation": mixture.covariance_family,
         "metadata": _to_json({} if metadata is None else metadata),
     }
-    write_tensors(Path(path), mixture_tensors(mixture), header)
+    return save_arrays(Path(path), MIXTURE, mixture_tensors(mixture), header)
 
 
 def load_mixture(path: str | Path, dtype: Any = None) -> Mixture:
     """Read a file written by `save_mixture`, in the type it was written in unless ``dtype`` is given."""
-    path = Path(path)
-    header, stored = read_tensors(path, FORMAT)
-    return built_mixture(header.get("representation", ""), stored, dtype, path)
+    return read_mixture(Path(path), dtype)[0]
+
+
+def read_mixture(path: Path, dtype: Any = None) -> tuple[Mixture, str]:
+    """The mixture in a file, and the checksum of the file."""
+    metadata, stored, digest = read_arrays(path, MIXTURE)
+    family = metadata.get("representation", "")
+    mixture = built_mixture(family, stored, dtype, path)
+    check_names(path, stored, set(mixture_shapes(family, 1, 1)))
+    return mixture, digest
 
 
 def built_mixture(family: str, stored: Mapping[str, np.ndarray], dtype: Any, path: Path) -> Mixture:
@@ -58,8 +60,12 @@ def built_mixture(family: str, stored: Mapping[str, np.ndarray], dtype: Any, pat
     parameters = {name: stored[name] for name in shapes}
     same = all(parameters[name].shape == shape for name, shape in shapes.items())
     if not same or log_weights.shape != (K,):
-        raise ValueError(f"{path} is damaged: the shapes of its arrays do not belong to one mixture.")
-    _check_finite(log_weights, parameters, str(path))
+        raise DamagedFileError(f"{path} is damaged: the shapes of its arrays do not belong to one mixture.")
+    types = sorted({str(a.dtype) for a in (log_weights, *parameters.values())})
+    if len(types) > 1 or types[0] not in _TYPES:
+        found = " and ".join(types)
+        raise DamagedFileError(f"{path} is damaged: its arrays are {found}, not all float32 or all float64.")
+    _check_values(kind, log_weights, parameters, str(path))
     tensors = _in_type({"log_weights": log_weights, **parameters}, dtype, path)
     arrays = {name: jnp.asarray(value) for name, value in tensors.items()}
     mixture = Mixture(arrays.pop("log_weights"), kind.from_parameters(arrays))
@@ -67,37 +73,79 @@ def built_mixture(family: str, stored: Mapping[str, np.ndarray], dtype: Any, pat
     return mixture
 
 
+def mixture_shapes(family: str, K: int, D: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the arrays of a mixture."""
+    return {"log_weights": (K,), **FAMILIES[family].parameter_shapes(K, D)}
+
+
 def load_metadata(path: str | Path) -> dict[str, Any]:
     """The metadata of a file written by `Mixture.save`."""
-    return json.loads(read_tensors(Path(path), FORMAT, arrays=False)[0].get("metadata", "{}"))
+    path = Path(path)
+    text = read_arrays(path, MIXTURE).metadata.get("metadata", "")
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{path} is damaged: its metadata are no JSON.") from error
+    if not isinstance(metadata, dict):
+        raise DamagedFileError(f"{path} is damaged: its metadata are no dictionary.")
+    return metadata
 
 
 def mixture_tensors(mixture: Mixture) -> dict[str, np.ndarray]:
     """The arrays of a mixture, checked."""
     log_weights = np.ascontiguousarray(mixture.log_weights)
     parameters = {name: np.ascontiguousarray(a) for name, a in mixture.components.parameters().items()}
-    _check_finite(log_weights, parameters, "The mixture")
+    _check_values(type(mixture.components), log_weights, parameters, "The mixture")
     _check_scale(mixture.components, "The mixture")
     return {"log_weights": log_weights, **parameters}
 
 
+def check_names(path: Path, stored: Mapping[str, np.ndarray], known: set[str]) -> None:
+    """Raise if a file has arrays that nobody knows."""
+    unknown = sorted(set(stored) - known)
+    if unknown:
+        raise DamagedFileError(f"{path} is damaged: its array {unknown[0]!r} belongs to nothing.")
+
+
+def save_arrays(path: Path, kind: FileFormat, arrays: dict[str, np.ndarray], header: dict[str, str]) -> str:
+    """A sealed safetensors file, replaced in one step; returns the checksum."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder {path.parent} does not exist; create it before saving.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file to save to.")
+    return write_arrays(path, kind, arrays, header)
+
+
 def _in_type(tensors: dict[str, np.ndarray], dtype: Any, path: Path) -> dict[str, np.ndarray]:
     wanted = tensors["mean"].dtype if dtype is None else np.dtype(dtype)
-    if wanted not in (np.float32, np.float64):
+    if wanted.name not in _TYPES:
         raise ValueError(f"A mixture is loaded in float32 or float64, not in {wanted}.")
     if wanted == np.float64 and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         raise ValueError(
             f"{path} would load in float64, which JAX has switched off: call "
             "jax.config.update('jax_enable_x64', True) first, or pass dtype='float32' to lose precision."
         )
-    return {name: value.astype(wanted) for name, value in tensors.items()}
+    with np.errstate(over="ignore"):
+        found = {name: value.astype(wanted) for name, value in tensors.items()}
+    if not all(np.all(np.isfinite(value)) for name, value in found.items() if name != "log_weights"):
+        raise ValueError(f"{path} holds numbers that are too large for {wanted}.")
+    return found
 
 
-def _check_finite(log_weights: np.ndarray, parameters: Mapping[str, np.ndarray], what: str) -> None:
+def _check_values(
+    kind: type[AbstractGaussians], log_weights: np.ndarray, parameters: Mapping[str, np.ndarray], what: str
+) -> None:
     if np.any(np.isnan(log_weights)) or np.any(log_weights == np.inf) or np.all(log_weights == -np.inf):
         raise ValueError(f"{what} has log weights that are not a distribution (NaN, inf or all -inf).")
+    with np.errstate(over="ignore"):
+        total = float(np.sum(np.exp(log_weights.astype(float))))
+    if not abs(total - 1) <= WEIGHT_ERROR:
+        raise ValueError(f"{what} has weights that sum to {total:.4g}, not to one.")
     if not all(np.all(np.isfinite(value)) for value in parameters.values()):
         raise ValueError(f"{what} has means or covariances that are NaN or infinite.")
+    flaw = kind.flaw(parameters)
+    if flaw:
+        raise ValueError(f"{what} {flaw}.")
 
 
 def _check_scale(parts: AbstractGaussians, what: str) -> None:
@@ -109,46 +157,9 @@ def _to_json(metadata: Mapping[str, Any]) -> str:
     if not isinstance(metadata, Mapping):
         raise TypeError(f"Metadata must be a dictionary, got {type(metadata).__name__}.")
     try:
-        return json.dumps(dict(metadata))
+        # Sorted by name, as equal metadata give equal bytes; names that are numbers are text from here on.
+        return json.dumps(json.loads(json.dumps(dict(metadata))), sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"Metadata must consist of numbers, strings, lists and dictionaries that JSON can hold: {error}."
         ) from error
-
-
-def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
-    """A safetensors file, replaced in one step."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"The folder {path.parent} does not exist; create it before saving.")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name a file to save to.")
-    with replacing(path) as temporary:
-        temporary.write_bytes(save(tensors, header))
-
-
-def read_tensors(path: Path, kind: str, arrays: bool = True) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Header and arrays of a file of this kind."""
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            _check_header(header, path, kind)
-            names = file.keys() if arrays else []
-            return header, {name: file.get_tensor(name) for name in names}
-    except SafetensorError as error:
-        noun = _NOUNS[kind]
-        raise ValueError(f"{path} is not a natmix {noun}: it is not a safetensors file.") from error
-
-
-def _check_header(header: dict[str, str], path: Path, kind: str) -> None:
-    found = header.get("format", "")
-    if found != kind and found in _NOUNS:
-        raise ValueError(f"{path} holds a {_NOUNS[found]}, not a {_NOUNS[kind]}: load it with {found}.load.")
-    if found != kind:
-        raise ValueError(f"{path} is not a natmix {_NOUNS[kind]}: it was written by something else.")
-    if header.get("version") != VERSION:
-        raise ValueError(
-            f"{path} has format version {header.get('version')}, this natmix reads version {VERSION}; "
-            "use the natmix that wrote it or a newer one."
-        )

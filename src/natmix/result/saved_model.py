@@ -11,6 +11,7 @@ import numpy as np
 
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import target_log_density
+from natmix.files.schema import SchemaError, conform
 from natmix.models import AbstractModel, as_model
 from natmix.models.base import ModelFile
 from natmix.models.front_ends import front_end_named
@@ -18,6 +19,8 @@ from natmix.models.saved import SavedModel
 from natmix.result.result import Result
 from natmix.targets import AbstractTarget, JaxTarget, as_target
 
+MODEL = "model"
+"""The arrays of the model in a file have names that begin with this."""
 _COMPARED = 16
 """The number of saved samples at which the model given on loading is compared."""
 
@@ -32,24 +35,35 @@ def model_file(result: Result) -> ModelFile | None:
 def model_tensors(file: ModelFile | None) -> dict[str, np.ndarray]:
     """Its arrays by name."""
     groups = {} if file is None else file.arrays
-    return {f"{group}.{i}": value for group, values in groups.items() for i, value in enumerate(values)}
+    return {
+        f"{MODEL}.{group}.{i}": value for group, values in groups.items() for i, value in enumerate(values)
+    }
 
 
 def saved_model(
-    header: dict[str, Any], stored: Mapping[str, np.ndarray], draws: EvaluatedDraws | None
+    header: dict[str, Any], stored: Mapping[str, np.ndarray], draws: EvaluatedDraws | None, dim: int
 ) -> AbstractModel:
     """The model as far as a file has it; one whose front end is not there is known by its samples."""
-    x = np.zeros((0, len(header["coordinates"]))) if draws is None else draws.x
-    front_end = front_end_named(header["kind"]) or SavedModel
-    return front_end.from_file(ModelFile(header, _grouped(stored)), x)
+    coordinates = conform(list[str], header.get("coordinates"), "model.coordinates")
+    if len(coordinates) != dim:
+        raise SchemaError(f"the model has {len(coordinates)} coordinates and the mixture {dim}")
+    x = np.zeros((0, dim)) if draws is None else draws.x
+    front_end = front_end_named(conform(str, header.get("kind"), "model.kind")) or SavedModel
+    model = front_end.from_file(ModelFile(header, _grouped(stored)), x)
+    if model.dim != dim:
+        raise SchemaError(f"the model has {model.dim} dimensions and the mixture {dim}")
+    return model
 
 
 def _grouped(stored: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
-    """The arrays ``group.0``, ``group.1`` and so on of every group; those of a group without any are none."""
+    """The arrays ``model.group.0``, ``model.group.1`` and so on; those of a group without any are none."""
     found: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-    parts = (name.rpartition(".") for name in stored)
-    for group, number in sorted((group, int(last)) for group, _, last in parts if last.isdigit()):
-        found[group].append(stored[f"{group}.{number}"])
+    parts = [name.removeprefix(f"{MODEL}.").rpartition(".") for name in stored if name.startswith(MODEL)]
+    for group in dict.fromkeys(group for group, _, _ in parts):
+        numbers = {number for other, _, number in parts if other == group}
+        if numbers != {str(i) for i in range(len(numbers))}:
+            raise SchemaError(f"the arrays {MODEL}.{group} of the model are not numbered from 0")
+        found[group] = [stored[f"{MODEL}.{group}.{i}"] for i in range(len(numbers))]
     return found
 
 

@@ -5,13 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from natmix.diagnostics import Exploration, MissedMode, ModeSearch
-from natmix.diagnostics.verification import Repair, Verification
-from natmix.estimate import Estimate
+from natmix.diagnostics.verification import Verification
+from natmix.files.schema import SchemaError, conform
 from natmix.result.diagnosing import diagnosis_by
 from natmix.result.result import Result
-
-_ESTIMATES = ("uncovered", "uncovered_by_samples", "excess")
 
 
 def saved_searches(result: Result) -> dict[str, Any]:
@@ -57,27 +54,21 @@ def _saved(made: Verification) -> dict[str, Any]:
 
 
 def _loaded(saved: dict[str, Any], dim: int) -> Verification:
-    search, chains = saved["mode_search"], saved["exploration"]
-    found: dict[str, Any] = {"repairs": tuple(Repair(**r) for r in saved["repairs"])}
-    if search is not None:
-        missed = tuple(
-            MissedMode(
-                **(m | {"position": _as_array(m["position"]), "covariance": _as_array(m["covariance"])})
-            )
-            for m in search["missed"]
-        )
-        found["mode_search"] = ModeSearch(**(search | {"missed": missed, "hits": tuple(search["hits"])}))
-    if chains is not None:
-        estimates = {name: Estimate(*chains[name]) for name in _ESTIMATES}
-        points = np.array(chains["points"], float).reshape(-1, dim)
-        arrays = {"position": _as_array(chains["position"]), "points": points}
-        found["exploration"] = Exploration(**(chains | estimates | arrays))
-    return Verification(**(saved | found))
+    saved = dict(saved)
+    chains = saved.get("exploration")
+    if isinstance(chains, dict) and chains.get("points") == []:
+        saved["exploration"] = chains | {"points": np.zeros((0, dim))}
+    made: Verification = conform(Verification, saved, "searches")
+    for missed in () if made.mode_search is None else made.mode_search.missed:
+        covariance = missed.covariance
+        if missed.position.shape != (dim,) or (covariance is not None and covariance.shape != (dim, dim)):
+            raise SchemaError(f"a missed mode of the search does not lie in {dim} dimensions")
+    if made.exploration is not None:
+        position, points = made.exploration.position, made.exploration.points
+        if points.shape[1] != dim or (position is not None and position.shape != (dim,)):
+            raise SchemaError(f"the points of the chains do not lie in {dim} dimensions")
+    return made
 
 
 def _as_list(array: np.ndarray | None) -> list[Any] | None:
     return None if array is None else np.asarray(array, float).tolist()
-
-
-def _as_array(values: list[Any] | None) -> np.ndarray | None:
-    return None if values is None else np.array(values, float)

@@ -1,6 +1,5 @@
 """Figures of runs, rendered without a window and asked what they show."""
 
-import json
 from pathlib import Path
 
 import equinox as eqx
@@ -10,6 +9,7 @@ import pytest
 from component_traces import events, history
 from figure_texts import texts
 from helpers import random_mixture
+from run_files import write_checkpoint, write_directory, write_evaluations, write_final
 from typer.testing import CliRunner
 
 mpl.use("agg")
@@ -24,7 +24,9 @@ from natmix.experiments.figures import plot_planar_robot, plot_talos
 from natmix.experiments.figures.planar_robot import families
 from natmix.experiments.figures.run_figures import FIGURES, Drawing, RunFigure, figures_of, register
 from natmix.experiments.problems.planar_robot import GOALS, end_position
-from natmix.experiments.runs.loading import EVALUATION_NUMBERS
+from natmix.experiments.runs.directory import SeedFiles
+from natmix.experiments.runs.history import write_trace, write_weights
+from natmix.mixture.files import save_mixture
 from natmix.plot.style import KNOWN
 
 # Planar robot -----------------------------------------------------------------------------------
@@ -148,16 +150,7 @@ def test_stick_figures_follow_the_kinematics(talos, tmp_path):
 
 def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float64"):
     """A run directory as `natmix run` leaves it, with the parts that figures need."""
-    config = {
-        "format": 1,
-        "problem": {"name": problem, "options": {}},
-        "algorithm": {"codename": "SAMTRON", "settings": {}},
-        "dtype": dtype,
-        **dict.fromkeys(("start", "preset", "covariance", "limits")),
-        "seeds": list(seeds),
-    }
-    path.mkdir()
-    (path / "config.json").write_text(json.dumps(config))
+    config = write_directory(path, problem, "SAMTRON", dtype=dtype, seeds=list(seeds))
     for seed in seeds:
         folder = path / f"seed-{seed}"
         folder.mkdir()
@@ -171,17 +164,14 @@ def write_run(path, problem, mixture, seeds=(0, 1), finished=True, dtype="float6
             }
             for t in range(1, 9)
         ]
-        (folder / "metrics.jsonl").write_text(
-            "".join(json.dumps(evaluation) + "\n" for evaluation in evaluations)
-        )
-        np.savez(folder / "trace.npz", **events())
-        np.savez(folder / "weights.npz", **history(20).arrays())
-        if finished:
-            mixture.save(folder / "mixture.safetensors")
-            final = dict.fromkeys((*EVALUATION_NUMBERS, "stopped", "limits", "device"), 1) | {
-                "neg_elbo": 5.0 / 8 + seed
-            }
-            (folder / "final.json").write_text(json.dumps(final))
+        digests = {"metrics.jsonl": write_evaluations(folder / "metrics.jsonl", evaluations)}
+        if not finished:
+            write_checkpoint(SeedFiles(path, seed), config, seed, events(400), history(20))
+            continue
+        digests["trace.safetensors"] = write_trace(folder / "trace.safetensors", events())
+        digests["weights.safetensors"] = write_weights(folder / "weights.safetensors", history(20))
+        digests["mixture.safetensors"] = save_mixture(mixture, folder / "mixture.safetensors")
+        write_final(folder / "final.json", config, seed, digests, neg_elbo=5.0 / 8 + seed)
     return path
 
 

@@ -45,7 +45,8 @@ def small_chunks(monkeypatch):
 
 
 def stored_state(out, seed=0):
-    return load_file(out / f"seed-{seed}" / "checkpoint" / "state.safetensors")
+    stored = load_file(out / f"seed-{seed}" / "checkpoint" / "state.safetensors")
+    return {name: value for name, value in stored.items() if name.startswith("state.")}
 
 
 def assert_same_as_whole(out, whole, seed=0):
@@ -76,8 +77,8 @@ def test_the_files_of_a_finished_run(whole):
     names = {p.name for p in (whole.out / "seed-0").iterdir()}
     expected = {
         "metrics.jsonl",
-        "trace.npz",
-        "weights.npz",
+        "trace.safetensors",
+        "weights.safetensors",
         "checkpoint",
         "mixture.safetensors",
         "final.json",

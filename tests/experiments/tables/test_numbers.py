@@ -5,6 +5,7 @@ import math
 
 import pytest
 from paper_runs import one_run, unfinish, write_run
+from run_files import START, write_failure
 
 from natmix.experiments import presets, tables
 from natmix.experiments.problems import PAPER
@@ -213,7 +214,7 @@ def test_unfinished_failed_and_unequal_seeds_are_noted(tmp_path):
     write_run(tmp_path / "r" / "b", "SAMTRON", "gmm20", {3: [(50, math.inf)]}, limit=50.0)
     unfinish(tmp_path / "r" / "a", 1)
     unfinish(tmp_path / "r" / "a", 2)
-    (tmp_path / "r" / "a" / "seed-2" / "failed.json").write_text('{"error": "Boom."}')
+    write_failure(tmp_path / "r" / "a" / "seed-2", "Boom.")
     found = tables.collect([tmp_path / "r"], ["SAMTRON"], ["gmm20"])
     assert found.finished("SAMTRON", "gmm20") == {0, 3}
     text = "\n".join(found.notes)
@@ -235,7 +236,7 @@ def test_seeds_that_were_broken_off_count_as_last_seen_if_wanted(tmp_path):
     write_run(tmp_path / "r", "SAMTRON", "gmm20", {0: [(50, 0.1)], 1: [(10, 5.0), (40, 0.2)], 2: [(3, 9.0)]})
     unfinish(tmp_path / "r", 1)
     unfinish(tmp_path / "r", 2)
-    (tmp_path / "r" / "seed-2" / "failed.json").write_text('{"error": "Boom."}')
+    write_failure(tmp_path / "r" / "seed-2", "Boom.")
     found = tables.collect([tmp_path / "r"], ["SAMTRON"], ["gmm20"], unfinished=True)
     run = found.runs["SAMTRON", "gmm20"]
     assert {n: seed.final["neg_elbo"] for n, seed in run.finished.items()} == {0: 0.1, 1: 0.2}
@@ -257,7 +258,7 @@ def test_runs_that_are_not_the_papers_are_left_out(tmp_path):
         "fit": {"preset": "fit"},
         "diagonal": {"covariance": "diagonal"},
         "option": {"problem": {"name": "gmm20", "options": {"scale": 2}}},
-        "start": {"start": {"components": 77}},
+        "start": {"start": {**START, "components": 77}},
         "samples": {"algorithm": {"codename": "SAMTRON", "settings": other}},
         "version": {"format": 99},
     }

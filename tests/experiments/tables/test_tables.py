@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from paper_runs import unfinish, write_run
+from run_files import change_final, write_final_mixture
 from tiny_problem import SMALL, tiny
 from typer.testing import CliRunner
 
@@ -194,7 +195,7 @@ def test_accuracy_on_the_rows_given(tmp_path, problem):
         expected.append(100 * np.mean((features @ weights < 0) == (labels == 1)))  # no spread: no mean over q
         scale = 1e-6 * np.eye(31)[None]
         components = FullGaussians(*(jnp.asarray(a) for a in (weights[None], scale, 1e6 * np.eye(31)[None])))
-        Mixture(jnp.zeros(1), components).save(path / f"seed-{n}" / "mixture.safetensors")
+        write_final_mixture(path / f"seed-{n}", Mixture(jnp.zeros(1), components))
     assert abs(expected[0] - expected[1]) > 0.2
     found, by_hand = seen_accuracy(load_run(path)), Statistic.of(expected)
     assert found.mean == pytest.approx(by_hand.mean)
@@ -265,8 +266,7 @@ def test_a_table_is_run_and_resumed(quick, tmp_path):
         assert not (out / "gmm20-samtron" / "seed-3").exists()
         final = out / "gmm20-samtron" / "seed-2" / "final.json"
         ended = json.loads(final.read_text())
-        ended["limits"]["max_iterations"], ended["iterations"] = 5, 5
-        final.write_text(json.dumps(ended))
+        change_final(final, limits=ended["limits"] | {"max_iterations": 5}, iterations=5)
         fifth = quick("--problems", "gmm20", "--seeds", "2:4")
         assert (
             "gmm20-samtron: finished with another limit, and without checkpoints to continue from: seed 2;"

@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
-from natmix.files import cache_base, replacing
+from natmix.files.cache import cache_base
+from natmix.files.durable import write_file, write_text
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,8 @@ def save(
     data = write_tensors({"samples": np.ascontiguousarray(samples, dtype=np.float64)})
     digest = hashlib.sha256(data).hexdigest()
     text = json.dumps({"name": name, "sha256": digest, **info}, indent=1) + "\n"
-    with replacing(folder / f"{name}.safetensors") as temporary:
-        temporary.write_bytes(data)
-    with replacing(folder / f"{name}.json") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_file(folder / f"{name}.safetensors", data)
+    write_text(folder / f"{name}.json", text)
     return load(name, folder)
 
 

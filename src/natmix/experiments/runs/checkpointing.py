@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
-from natmix.experiments.runs.checkpoint import save_state
+from natmix.experiments.runs.checkpoint import Owner, Records, save_checkpoint
 from natmix.experiments.runs.directory import SeedFiles
+from natmix.experiments.runs.saving import Saving
+from natmix.files.generations import exists
 
 CHECKPOINT_SECONDS = 60.0
 """Between two checkpoints."""
@@ -18,7 +19,7 @@ _CHECKPOINT_SHARE = 20  # a checkpoint that took s seconds is followed by 20 s w
 
 
 class CheckpointRecorder(Recorder):
-    """Writes down everything needed to go on, bit for bit; at the end the records of the others alone.
+    """Writes down everything needed to go on, bit for bit.
 
     When is a matter of the clock; a checkpoint changes no number of the run.
     """
@@ -26,23 +27,25 @@ class CheckpointRecorder(Recorder):
     def __init__(
         self,
         files: SeedFiles,
+        owner: Owner,
+        saving: Saving,
         seconds: float,
         keep: bool,
-        write_records: Callable[[], None],
-        progress: Callable[[], dict[str, Any]],
+        records: Callable[[], Records],
     ) -> None:
         """Prepare it.
 
         Args:
             files: of the seed.
+            owner: whose checkpoints they are.
+            saving: writes files.
             seconds: between checkpoints; more if they take long, and at most 10 before the first.
             keep: whether there is a checkpoint at the end, too.
-            write_records: writes what the other recorders keep, which has to be as new.
-            progress: what they need to go on, as plain data.
+            records: what the other recorders need to go on.
         """
-        self._files, self._seconds, self._keep = files, seconds, keep
-        self._write_records, self._progress = write_records, progress
-        self._exists = files.checkpoint.is_file()
+        self._files, self._owner, self._saving, self._seconds = files, owner, saving, seconds
+        self._keep, self._records = keep, records
+        self._exists = exists(files.checkpoint)
         self._last, self._cost = time.perf_counter(), 0.0
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:
@@ -52,18 +55,20 @@ class CheckpointRecorder(Recorder):
     def finished(self, run: SingleRun) -> None:
         if self._keep:
             self.save(run)
-            return
-        with run.clock.pause():
-            self._write_records()
 
     def save(self, run: SingleRun) -> None:
-        """Write a checkpoint now."""
+        """Write a checkpoint now, if that is possible."""
         with run.clock.pause():
             before = time.perf_counter()
-            self._write_records()
             state = run.state if run.full_state is None else run.full_state()
-            save_state(self._files.checkpoint, state, self._progress())
-            self._exists = True
+            records = self._records()
+
+            def write() -> None:
+                self._files.create()
+                save_checkpoint(self._files.checkpoint, state, records, self._owner)
+
+            # What was not written is tried again after as long as what was.
+            self._exists = self._saving.attempt(write) or self._exists
             self._last = time.perf_counter()
             self._cost = self._last - before
 

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,58 @@ DEFAULT_SECONDS = 600.0
 
 FIXED_COMPONENTS = 32
 """Components to start with if none are ever added and nobody says how many."""
+
+
+FORMAT = 1
+"""Of ``config.json``."""
+
+
+class ProblemEntry(TypedDict):
+    """Which problem."""
+
+    name: str
+    options: dict[str, Any]
+
+
+class AlgorithmEntry(TypedDict):
+    """Which algorithm, with all hyperparameters by module."""
+
+    codename: str
+    settings: dict[str, Any]
+
+
+class StartEntry(TypedDict):
+    """Where the components start."""
+
+    components: int
+    mean: list[float]
+    mean_scale: list[float]
+    variance: list[float]
+
+
+class LimitsEntry(TypedDict):
+    """When a seed ends, as `natmix.engine.limits.Limits` has it; null is no limit."""
+
+    max_seconds: float | None
+    max_evaluations: int | None
+    max_iterations: int | None
+    until: float | None
+    max_run_seconds: float | None
+    until_converged: bool
+
+
+class StoredConfig(TypedDict):
+    """What a ``config.json`` holds."""
+
+    format: int
+    problem: ProblemEntry
+    algorithm: AlgorithmEntry
+    start: StartEntry
+    preset: str
+    covariance: str
+    dtype: Literal["float32", "float64"]
+    limits: LimitsEntry
+    seeds: list[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +109,7 @@ class RunConfig:
         """The contents of ``config.json``, apart from the seeds."""
         settings = _shortest(self.algorithm.settings())
         return {
-            "format": 1,
+            "format": FORMAT,
             "problem": {"name": self.problem, "options": dict(self.problem_options)},
             "algorithm": {"codename": settings.pop("codename"), "settings": settings},
             "start": {

@@ -1,20 +1,23 @@
-"""Run directories: who writes what where.
+"""Run directories: who writes what where; docs/files.md has the formats.
 
 ::
 
-    RUN/config.json          problem, algorithm, start, preset, precision, limits, seeds
-    RUN/environment.json     versions and hardware of the process that wrote last
-    RUN/seed-0/metrics.jsonl one object per evaluation of the ELBO
-    RUN/seed-0/trace.npz     every iteration's numbers
-    RUN/seed-0/weights.npz   component weights over time
-    RUN/seed-0/checkpoint/   state.safetensors, until the seed has finished
-    RUN/seed-0/mixture.safetensors, final.json   when it has
-    RUN/seed-0/failed.json   instead, when it could not
+    RUN/config.json           problem, algorithm, start, preset, precision, limits, seeds
+    RUN/environment.json      versions and hardware of the process that wrote last
+    RUN/seed-0/metrics.jsonl  one object per evaluation of the ELBO
+    RUN/seed-0/checkpoint/    state.safetensors and the one before, until the seed has finished
+    RUN/seed-0/trace.safetensors    when it has: every iteration's numbers
+    RUN/seed-0/weights.safetensors  component weights over time
+    RUN/seed-0/mixture.safetensors, final.json
+    RUN/seed-0/failed.json    instead, when it could not
 
-Every file is replaced in one step, so that a run killed at any moment leaves a readable directory.
+Every file is replaced in one step and is on the disk before the next one is written, so that a run killed at
+any moment leaves a readable directory.
 """
 
+import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -23,8 +26,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from natmix.experiments.runs.config import differences
-from natmix.files import write_json
+from natmix.engine.limits import Limits
+from natmix.experiments.runs.config import FORMAT, PRESETS, StoredConfig, check_choice, differences
+from natmix.files.durable import remove_leftovers
+from natmix.files.json_text import read_json, write_json
+from natmix.files.schema import read_object
+from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
+from natmix.files.sealed_json import write_sealed_json
+from natmix.gaussians import FAMILIES
+from natmix.modules.codenames import parse
+
+logger = logging.getLogger("natmix")
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
@@ -38,8 +50,8 @@ class SeedFiles:
     def __init__(self, run: Path, seed: int) -> None:
         self.folder = run / f"seed-{seed}"
         self.metrics = self.folder / "metrics.jsonl"
-        self.trace = self.folder / "trace.npz"
-        self.weights = self.folder / "weights.npz"
+        self.trace = self.folder / "trace.safetensors"
+        self.weights = self.folder / "weights.safetensors"
         self.checkpoint = self.folder / "checkpoint" / "state.safetensors"
         self.mixture = self.folder / "mixture.safetensors"
         self.final = self.folder / "final.json"
@@ -48,6 +60,11 @@ class SeedFiles:
     def create(self) -> None:
         """Make the folders."""
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+
+    def tidy(self) -> None:
+        """Remove what writers that were killed have left; nobody else may run the seed meanwhile."""
+        for folder in (self.folder, self.checkpoint.parent):
+            remove_leftovers(folder)
 
     def drop_checkpoint(self) -> None:
         """Remove it, for it may be large."""
@@ -62,7 +79,7 @@ def prepare(path: Path, config: Mapping[str, Any], seeds: Iterable[int]) -> dict
     check_writable(path)
     known: list[int] = []
     if (path / CONFIG).is_file():
-        there = read_json(path / CONFIG)
+        there = read_config(path)
         here = json.loads(json.dumps(config))
         found = differences(there, here, MAY_DIFFER)
         if found:
@@ -105,15 +122,43 @@ def seeds_in(path: Path) -> list[int]:
     return sorted(int(m[1]) for m in matches if m)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file."""
+def restore(path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+    """Make the directory of a run again, if it is gone.
+
+    Raises:
+        OSError: the folder in which it lies is gone too, or there is no room.
+    """
+    if (path / CONFIG).is_file():
+        return
+    path.mkdir(exist_ok=True)
+    write_json(path / CONFIG, config)
+    write_sealed_json(path / ENVIRONMENT, ENVIRONMENT_FORMAT, environment)
+    logger.warning("%s was gone and has been made again.", path)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of a run directory, which people may have edited: checked entry by entry."""
+    file = path / CONFIG
+    config = read_json(file)
+    if config.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} was written by another version of natmix, whose format this one cannot read."
+        )
+    read_object(file, StoredConfig, config)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # no JSON, or no text
-        raise ValueError(f"{path} is damaged: {error}.") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} is damaged: it holds no JSON object.")
-    return value
+        parse(config["algorithm"]["codename"])
+        Limits(**config["limits"])
+        check_choice("preset", config["preset"], PRESETS)
+        check_choice("covariance", config["covariance"], tuple(FAMILIES))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged or was edited wrongly: {error}") from error
+    return config
+
+
+def fingerprint(config: Mapping[str, Any]) -> str:
+    """A checksum of everything in a configuration that a run may not change."""
+    kept = {name: value for name, value in config.items() if name not in MAY_DIFFER}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def mismatch(path: Path, found: list[tuple[str, Any, Any]]) -> str:

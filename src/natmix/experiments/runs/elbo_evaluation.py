@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,10 @@ from natmix.array_types import PRNGKey
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
-from natmix.files import write_lines
+from natmix.experiments.runs.rows import ElboRow
+from natmix.experiments.runs.saving import Saving
+from natmix.files.seal import EVALUATIONS
+from natmix.files.sealed_json import write_rows
 from natmix.kernels.compilation import quick_jit
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import NEGLIGIBLE_WEIGHT
@@ -86,10 +88,10 @@ class EvaluationRecorder(Recorder):
         next_seconds: when the next one is due, on the run's clock.
     """
 
-    def __init__(self, path: Path, reference: AbstractTarget, key: PRNGKey) -> None:
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, path: Path, reference: AbstractTarget, key: PRNGKey, saving: Saving) -> None:
+        self.rows: list[ElboRow] = []
         self.next_seconds = 0.0
-        self._path, self._reference, self._key = path, reference, key
+        self._path, self._reference, self._key, self._saving = path, reference, key, saving
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
         if run.stopped is not None:
@@ -112,14 +114,23 @@ class EvaluationRecorder(Recorder):
             key = jax.random.fold_in(self._key, run.iterations)
             found = evaluate_elbo(run.state.mixture, self._reference, key, samples)
             self.rows.append(
-                {
-                    "seconds": run.seconds,
-                    "compile_seconds": run.compile_seconds,
-                    "iterations": run.iterations,
-                    "evaluations": run.evaluations,
-                    "components": run.components,
-                    **dataclasses.asdict(found),
-                }
+                ElboRow(
+                    seconds=run.seconds,
+                    compile_seconds=run.compile_seconds,
+                    iterations=run.iterations,
+                    evaluations=run.evaluations,
+                    components=run.components,
+                    neg_elbo=found.neg_elbo,
+                    neg_elbo_se=found.neg_elbo_se,
+                    zero_share=found.zero_share,
+                    invalid_share=found.invalid_share,
+                )
             )
             self.next_seconds = max(GROWTH * run.seconds, run.seconds + SECONDS)
-            write_lines(self._path, self.rows)
+            if run.stopped is None:  # the last one comes with the final numbers
+                self._saving.attempt(self.write)
+
+    def write(self) -> str:
+        """Write the file; returns its checksum."""
+        self._path.parent.mkdir(exist_ok=True)
+        return write_rows(self._path, EVALUATIONS, self.rows)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,20 @@ from natmix.engine.limits import Limits
 from natmix.engine.runner import AbstractRunner
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.batch_choice import BatchChoice
-from natmix.experiments.runs.checkpoint import stored_iterations
+from natmix.experiments.runs.checkpoint import load_records
 from natmix.experiments.runs.checkpointing import CHECKPOINT_SECONDS
 from natmix.experiments.runs.config import RunConfig
-from natmix.experiments.runs.directory import ENVIRONMENT, SeedFiles, prepare
+from natmix.experiments.runs.directory import ENVIRONMENT, SeedFiles, fingerprint, prepare, restore
 from natmix.experiments.runs.environment import environment
-from natmix.experiments.runs.loading import Run, load_run, read_final
+from natmix.experiments.runs.loading import Run, load_run
 from natmix.experiments.runs.lock import lock
+from natmix.experiments.runs.rows import read_final
+from natmix.experiments.runs.saving import Saving
 from natmix.experiments.runs.seed import Seed
 from natmix.experiments.runs.watcher import Silence, Watcher
-from natmix.files import write_json
+from natmix.files.generations import exists
+from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
+from natmix.files.sealed_json import write_sealed_json
 from natmix.interrupts import Interrupt
 from natmix.modules.state import State
 from natmix.targets.failures import FAILURES
@@ -82,15 +87,19 @@ def execute(
     """
     out, seeds, watcher = Path(out), list(seeds), watcher or Silence()
     _check_budget(config)
-    prepare(out, config.to_json(), seeds)
-    todo = [seed for seed in seeds if not is_finished(out, seed, config.limits)]
+    joint, where = prepare(out, config.to_json(), seeds), environment()
+    run = fingerprint(joint)
+    todo = [seed for seed in seeds if not is_finished(out, seed, config.limits, run)]
     for seed in seeds:
         if seed not in todo:
             watcher.skipped(seed)
     if todo:
-        write_json(out / ENVIRONMENT, environment())
+        write_sealed_json(out / ENVIRONMENT, ENVIRONMENT_FORMAT, where)
     interrupt = Interrupt()
-    execution = _Execution(config, out, load, watcher, checkpoint_seconds, keep_checkpoints, interrupt)
+    saving = Saving(out, functools.partial(restore, out, joint, where))
+    execution = _Execution(
+        config, out, load, watcher, saving, checkpoint_seconds, keep_checkpoints, interrupt
+    )
     with _holding(out, todo), interrupt.watching():
         try:
             choice = BatchChoice(config, together)
@@ -98,6 +107,7 @@ def execute(
             execution.apart(rest)
         except KeyboardInterrupt:  # the second one: the last checkpoint holds
             interrupt.asked = True
+    saving.finish()
     return RunOutcome(load_run(out), interrupt.asked, tuple(execution.failed))
 
 
@@ -123,6 +133,7 @@ class _Execution:
         out: Path,
         load: Callable[[int], Problem],
         watcher: Watcher,
+        saving: Saving,
         checkpoint_seconds: float,
         keep_checkpoints: bool,
         interrupt: Interrupt,
@@ -130,7 +141,7 @@ class _Execution:
         self.failed: list[int] = []
         self._config, self._out, self._load, self._watcher = config, out, load, watcher
         self._checkpoint_seconds, self._keep = checkpoint_seconds, keep_checkpoints
-        self._interrupt = interrupt
+        self._saving, self._interrupt = saving, interrupt
         self._most = config.algorithm.component_adaptation.most_components(config.components)
 
     def apart(self, seeds: Sequence[int]) -> None:
@@ -154,7 +165,7 @@ class _Execution:
             if choice.together:
                 raise ValueError(f"These seeds cannot run together: {reason}; leave out --together.")
             return list(seeds)
-        starts = {seed: stored_iterations(SeedFiles(self._out, seed).checkpoint) for seed in seeds}
+        starts = {seed: self._stored_iterations(seed) for seed in seeds}
         rest: list[int] = []
         for start in sorted(set(starts.values())):
             numbers = [seed for seed in seeds if starts[seed] == start]
@@ -180,12 +191,25 @@ class _Execution:
             return list(numbers)
         return self._run(batch, runner, going_on, may_part=choice.together is None)
 
+    def _stored_iterations(self, number: int) -> int:
+        """After how many iterations a seed goes on."""
+        path = SeedFiles(self._out, number).checkpoint
+        return load_records(path).progress["iterations"] if exists(path) else 0
+
     def _seed(self, number: int, clock: Clock) -> Seed:
         with clock.pause():
             problem = self._load(number)
         files = SeedFiles(self._out, number)
         return Seed(
-            number, problem, self._config, files, clock, self._watcher, self._checkpoint_seconds, self._keep
+            number,
+            problem,
+            self._config,
+            files,
+            clock,
+            self._watcher,
+            self._saving,
+            self._checkpoint_seconds,
+            self._keep,
         )
 
     def _run(
@@ -228,15 +252,22 @@ def _check_budget(config: RunConfig) -> None:
         )
 
 
-def is_finished(out: Path, seed: int, limits: Limits) -> bool:
-    """Whether there is nothing left to do for a seed under these limits."""
+def is_finished(out: Path, seed: int, limits: Limits, run: str | None = None) -> bool:
+    """Whether there is nothing left to do for a seed under these limits.
+
+    Args:
+        out: the run directory.
+        seed: its number.
+        limits: of the run.
+        run: the fingerprint of its configuration.
+    """
     files = SeedFiles(out, seed)
-    final = read_final(files.final)
+    final = read_final(files.final, seed, run)
     if final is None:
         return False
     if final["limits"] == dataclasses.asdict(limits) or _reached(final, limits):
         return True
-    if not files.checkpoint.is_file():
+    if not exists(files.checkpoint):
         raise ValueError(
             f"Seed {seed} in {out} has finished under other limits and its checkpoint was not kept "
             "(--keep-checkpoints), so it cannot go on; choose another --out."

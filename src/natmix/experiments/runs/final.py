@@ -1,8 +1,9 @@
 """The end of a seed: its mixture, its metrics and its final numbers."""
 
 import dataclasses
+import functools
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -10,38 +11,32 @@ from natmix.array_types import PRNGKey
 from natmix.engine.recorder import Recorder
 from natmix.engine.single_run import SingleRun
 from natmix.experiments.problems.base import Problem
+from natmix.experiments.runs.checkpoint import Owner
 from natmix.experiments.runs.directory import SeedFiles
 from natmix.experiments.runs.elbo_evaluation import EvaluationRecorder
 from natmix.experiments.runs.environment import device
-from natmix.files import write_json
+from natmix.experiments.runs.history import TraceRecorder, WeightRecorder, write_trace, write_weights
+from natmix.experiments.runs.rows import ABOUT
+from natmix.experiments.runs.saving import Saving
+from natmix.files.seal import FAILURE, FINAL
+from natmix.files.sealed_json import write_sealed_json
 from natmix.mixture import Mixture
+from natmix.mixture.files import save_mixture
 from natmix.mixture.negligible import without_negligible
 
 logger = logging.getLogger("natmix")
 
-FINAL_NUMBERS = (
-    "neg_elbo",
-    "neg_elbo_se",
-    "zero_share",
-    "invalid_share",
-    "iterations",
-    "evaluations",
-    "seconds",
-    "compile_seconds",
-    "seeds_together",
-    "components",
-    "left_out",
-    "stopped",
-    "limits",
-    "device",
-    "metrics_error",
-    "missing_metrics",
-)
-"""Names in ``final.json`` that are not metrics of the problem."""
+
+class KeptRecords(NamedTuple):
+    """What the other recorders of a seed keep."""
+
+    trace: TraceRecorder
+    weights: WeightRecorder
+    evaluations: EvaluationRecorder
 
 
 class FinalRecorder(Recorder):
-    """Writes ``mixture.safetensors`` and ``final.json``, or ``failed.json``.
+    """Writes what is left of a finished seed, its final numbers last; or ``failed.json``.
 
     Attributes:
         final: the final numbers, once there are some.
@@ -50,24 +45,24 @@ class FinalRecorder(Recorder):
 
     def __init__(
         self,
-        seed: int,
+        owner: Owner,
         problem: Problem,
         files: SeedFiles,
         key: PRNGKey,
-        evaluations: EvaluationRecorder,
+        kept: KeptRecords,
+        saving: Saving,
         keep_checkpoint: bool,
     ) -> None:
         self.final: dict[str, Any] = {}
         self.seeds_together = 1
-        self._seed, self._problem, self._files, self._key = seed, problem, files, key
-        self._evaluations, self._keep_checkpoint = evaluations, keep_checkpoint
+        self._owner, self._problem, self._files, self._key = owner, problem, files, key
+        self._kept, self._saving, self._keep_checkpoint = kept, saving, keep_checkpoint
 
     def finished(self, run: SingleRun) -> None:
         with run.clock.pause():
             run.full_state = None  # it holds the samples of the whole batch
             mixture, left_out = without_negligible(jax.device_get(run.state.mixture))
-            mixture.save(self._files.mixture, {"problem": self._problem.name, "seed": self._seed})
-            last = self._evaluations.rows[-1]
+            last = self._kept.evaluations.rows[-1]
             self.final = {
                 **self._metrics(mixture),
                 "neg_elbo": last["neg_elbo"],
@@ -85,21 +80,41 @@ class FinalRecorder(Recorder):
                 "limits": dataclasses.asdict(run.limits),
                 "device": device(),
             }
-            write_json(self._files.final, self.final)
-            if not self._keep_checkpoint:
-                self._files.drop_checkpoint()
+            self._saving.keep_until_written(self._name, functools.partial(self._write, mixture))
 
     def failed(self, run: SingleRun) -> None:
         run.full_state = None
-        write_json(
-            self._files.failed,
-            {
-                "error": str(run.failure),
-                "iterations": run.iterations,
-                "evaluations": run.evaluations,
-                "seconds": run.seconds,
-            },
-        )
+        numbers = {
+            "error": str(run.failure),
+            "iterations": run.iterations,
+            "evaluations": run.evaluations,
+            "seconds": run.seconds,
+        }
+
+        def write() -> None:
+            self._files.create()
+            write_sealed_json(self._files.failed, FAILURE, numbers)
+
+        self._saving.keep_until_written(self._name, write)
+
+    @property
+    def _name(self) -> str:
+        return f"seed {self._owner['seed']}"
+
+    def _write(self, mixture: Mixture) -> None:
+        """All files of a finished seed; the final numbers name the checksums of the others."""
+        files = self._files
+        files.create()
+        metadata = {"problem": self._problem.name, "seed": self._owner["seed"]}
+        digests = {
+            files.mixture.name: save_mixture(mixture, files.mixture, metadata),
+            files.trace.name: write_trace(files.trace, self._kept.trace.stored()),
+            files.weights.name: write_weights(files.weights, self._kept.weights.history()),
+            files.metrics.name: self._kept.evaluations.write(),
+        }
+        write_sealed_json(files.final, FINAL, {**self.final, ABOUT: {**self._owner, "files": digests}})
+        if not self._keep_checkpoint:
+            files.drop_checkpoint()
 
     def _metrics(self, mixture: Mixture) -> dict[str, Any]:
         """The problem's metrics; a run is not lost because one cannot be computed."""
@@ -111,5 +126,5 @@ class FinalRecorder(Recorder):
             missing = dict(getattr(found, "missing", {}))
             return {**values, "missing_metrics": missing} if missing else values
         except Exception as error:
-            logger.warning("Seed %d: the metrics could not be computed: %s", self._seed, error)
+            logger.warning("Seed %d: the metrics could not be computed: %s", self._owner["seed"], error)
             return {"metrics_error": f"{type(error).__name__}: {error}"}

@@ -1,4 +1,4 @@
-"""What is written down while a seed runs: every iteration's numbers, and the weights now and then."""
+"""What is kept of a seed's run: every iteration's numbers, and the weights now and then."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,10 +10,13 @@ from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
 from natmix.engine.trajectory import TrajectoryRecorder
-from natmix.files import write_arrays
+from natmix.files.arrays import read_arrays, write_arrays
+from natmix.files.seal import TRACE, WEIGHTS, DamagedFileError
 
 MOST_RECORDS = 300
 """Of the weights: with more, every second one goes and the distance between them doubles."""
+
+_WEIGHT_ERROR = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,16 +67,14 @@ class WeightRecorder(Recorder):
     They are taken where chunks end, so which iterations these are depends on the clock.
     """
 
-    def __init__(self, path: Path, history: WeightHistory | None = None, stride: int = 1) -> None:
+    def __init__(self, history: WeightHistory | None = None, stride: int = 1) -> None:
         """Start anew, or go on after a stored history.
 
         Args:
-            path: the file for `write`.
             history: what is stored.
             stride: iterations between two records.
         """
         self.stride = stride
-        self._path = path
         self._records: list[tuple[int, np.ndarray, np.ndarray]] = []
         if history is not None:
             self._records = [(int(i), *history.at(t)) for t, i in enumerate(history.iterations)]
@@ -107,21 +108,61 @@ class WeightRecorder(Recorder):
         """All of it."""
         return WeightHistory.from_rows(self._records)
 
-    def write(self) -> None:
-        """To the file."""
-        write_arrays(self._path, self.history().arrays())
-
 
 class TraceRecorder(TrajectoryRecorder):
-    """The trajectory, in a file."""
+    """The trajectory as it is stored."""
 
-    def __init__(self, path: Path, stored: Mapping[str, np.ndarray] | None = None) -> None:
-        super().__init__(stored)
-        self._path = path
-
-    def write(self) -> None:
-        """To the file."""
+    def stored(self) -> dict[str, np.ndarray]:
+        """Name to values, one per iteration; the clock in single precision."""
         arrays = self.arrays()
-        if arrays:
-            arrays["seconds"] = arrays["seconds"].astype(np.float32)
-        write_arrays(self._path, arrays)
+        return {k: a.astype(np.float32) if k == "seconds" else a for k, a in arrays.items()}
+
+
+def write_trace(path: Path, trace: Mapping[str, np.ndarray]) -> str:
+    """Write every iteration's numbers; returns the checksum."""
+    return write_arrays(path, TRACE, trace, {})
+
+
+def write_weights(path: Path, history: WeightHistory) -> str:
+    """Write the weights over time; returns the checksum."""
+    return write_arrays(path, WEIGHTS, history.arrays(), {})
+
+
+def read_trace(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """What `write_trace` wrote, and the checksum."""
+    content = read_arrays(path, TRACE)
+    return checked_trace(path, content.arrays), content.digest
+
+
+def read_weights(path: Path) -> tuple[WeightHistory, str]:
+    """What `write_weights` wrote, and the checksum."""
+    content = read_arrays(path, WEIGHTS)
+    return checked_weights(path, content.arrays), content.digest
+
+
+def checked_trace(path: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same, if it is one number per name and iteration."""
+    lengths = {array.shape for array in arrays.values()}
+    if len(lengths) > 1 or any(len(shape) != 1 for shape in lengths):
+        raise DamagedFileError(f"{path} is damaged: the arrays of its trace are not equally long.")
+    return arrays
+
+
+def checked_weights(path: Path, arrays: Mapping[str, np.ndarray]) -> WeightHistory:
+    """The history of these arrays, if every record is a distribution."""
+    names = [f.name for f in dataclasses.fields(WeightHistory)]
+    if set(arrays) != set(names) or any(array.ndim != 1 for array in arrays.values()):
+        raise DamagedFileError(f"{path} is damaged: it does not hold the arrays {', '.join(names)}.")
+    history = WeightHistory(**arrays)
+    offsets, iterations, weights = history.offsets, history.iterations, history.weights
+    whole = all(array.dtype.kind in "iu" for array in (offsets, iterations, history.ids))
+    lengths = len(offsets) == len(iterations) + 1 and len(history.ids) == len(weights)
+    if not whole or not lengths or weights.dtype.kind != "f":
+        raise DamagedFileError(f"{path} is damaged: its history of weights is incomplete.")
+    ends = offsets[0] == 0 and offsets[-1] == len(weights) and np.all(np.diff(offsets) > 0)
+    if not ends or np.any(np.diff(iterations) <= 0) or np.any(iterations < 0):
+        raise DamagedFileError(f"{path} is damaged: the records of its weights are not in order.")
+    sums = np.add.reduceat(weights.astype(float), offsets[:-1]) if len(weights) else np.ones(0)
+    if not np.all(weights >= 0) or not np.all(np.abs(sums - 1) <= _WEIGHT_ERROR):
+        raise DamagedFileError(f"{path} is damaged: it holds weights that do not sum to one.")
+    return history

@@ -2,46 +2,37 @@
 
 import dataclasses
 import functools
-import json
-import zipfile
-import zlib
-from collections.abc import Container, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from natmix.experiments.runs.directory import CONFIG, ENVIRONMENT, SeedFiles, read_json, seeds_in
-from natmix.experiments.runs.history import WeightHistory
-from natmix.files import with_nan
+from natmix.experiments.runs.checkpoint import Records, load_records
+from natmix.experiments.runs.directory import (
+    CONFIG,
+    ENVIRONMENT,
+    SeedFiles,
+    fingerprint,
+    read_config,
+    seeds_in,
+)
+from natmix.experiments.runs.history import WeightHistory, read_trace, read_weights
+from natmix.experiments.runs.rows import (
+    ABOUT,
+    as_arrays,
+    check_digest,
+    read_evaluations,
+    read_failure,
+    read_final,
+)
+from natmix.files.generations import exists
+from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
+from natmix.files.sealed_json import read_sealed_json
 from natmix.mixture import Mixture
+from natmix.mixture.files import read_mixture
 
-EVALUATION_NUMBERS = (
-    "seconds",
-    "compile_seconds",
-    "iterations",
-    "evaluations",
-    "components",
-    "neg_elbo",
-    "neg_elbo_se",
-    "zero_share",
-    "invalid_share",
-)
-"""What an evaluation of the ELBO writes down."""
-
-_CONFIG_NUMBERS = ("problem", "algorithm", "start", "preset", "covariance", "dtype", "limits", "seeds")
-_FINAL_NUMBERS = (
-    "neg_elbo",
-    "neg_elbo_se",
-    "iterations",
-    "evaluations",
-    "seconds",
-    "compile_seconds",
-    "components",
-    "stopped",
-    "limits",
-    "device",
-)
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,16 +64,21 @@ class SeedRun:
 
 
 class StoredSeedRun(SeedRun):
-    """The same, each part read from its file when it is first asked for."""
+    """The same, each part read from its file when it is first asked for.
+
+    Until the seed has finished, trace and weights are those of its checkpoint.
+    """
 
     _files: SeedFiles
+    _run: str
 
-    def __init__(self, files: SeedFiles, seed: int) -> None:
+    def __init__(self, files: SeedFiles, seed: int, run: str) -> None:
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_files", files)
+        object.__setattr__(self, "_run", run)
 
     def with_final(self, final: dict[str, Any]) -> SeedRun:
-        other = StoredSeedRun(self._files, self.seed)
+        other = StoredSeedRun(self._files, self.seed, self._run)
         other.__dict__["final"] = final
         return other
 
@@ -91,30 +87,54 @@ class StoredSeedRun(SeedRun):
 
     @functools.cached_property
     def metrics(self) -> dict[str, np.ndarray]:
-        return read_metrics(self._files.metrics)
+        path = self._files.metrics
+        return as_arrays(read_evaluations(path, self._digest(path)))
 
     @functools.cached_property
     def trace(self) -> dict[str, np.ndarray]:
-        return read_arrays(self._files.trace)
+        if self._final is None:
+            return {} if self._records is None else self._records.trace
+        return self._checked(self._files.trace, read_trace)
 
     @functools.cached_property
     def weights(self) -> WeightHistory:
-        return read_weights(self._files.weights)
+        if self._final is None:
+            return WeightHistory.from_rows([]) if self._records is None else self._records.weights
+        return self._checked(self._files.weights, read_weights)
 
     @functools.cached_property
     def mixture(self) -> Mixture:
         path = self._files.mixture
-        if not path.is_file():
+        if self._final is None:
             raise FileNotFoundError(f"Seed {self.seed} has no final mixture: it has not finished ({path}).")
-        return Mixture.load(path)
+        return self._checked(path, read_mixture)
 
     @functools.cached_property
     def final(self) -> dict[str, Any] | None:
-        return read_final(self._files.final)
+        found = self._final
+        return None if found is None else {name: value for name, value in found.items() if name != ABOUT}
 
     @functools.cached_property
     def failure(self) -> dict[str, Any] | None:
-        return _json_or_none(self._files.failed)
+        return read_failure(self._files.failed)
+
+    @functools.cached_property
+    def _final(self) -> dict[str, Any] | None:
+        return read_final(self._files.final, self.seed, self._run)
+
+    @functools.cached_property
+    def _records(self) -> Records | None:
+        path = self._files.checkpoint
+        return load_records(path) if exists(path) else None
+
+    def _digest(self, path: Path) -> str | None:
+        """The checksum that a file must have: the final numbers name it."""
+        return None if self._final is None else self._final[ABOUT]["files"].get(path.name, "")
+
+    def _checked(self, path: Path, read: Callable[[Path], tuple[T, str]]) -> T:
+        value, digest = read(path)
+        check_digest(path, digest, self._digest(path))
+        return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,78 +176,15 @@ def load_run(path: str | Path) -> Run:
         raise FileNotFoundError(f"There is no run directory {path}.")
     if not (path / CONFIG).is_file():
         raise ValueError(f"{path} is no run directory: it has no {CONFIG}; `natmix run` writes one.")
-    config = read_json(path / CONFIG)
-    if config.get("format") != 1:
-        raise ValueError(
-            f"{path} was written by another version of natmix, whose format this one cannot read."
-        )
-    _check_complete(path / CONFIG, config, _CONFIG_NUMBERS)
-    seeds: dict[int, SeedRun] = {n: StoredSeedRun(SeedFiles(path, n), n) for n in seeds_in(path)}
-    return Run(path, config, _json_or_none(path / ENVIRONMENT) or {}, seeds)
+    config = read_config(path)
+    run = fingerprint(config)
+    seeds: dict[int, SeedRun] = {n: StoredSeedRun(SeedFiles(path, n), n, run) for n in seeds_in(path)}
+    file = path / ENVIRONMENT
+    environment = read_sealed_json(file, ENVIRONMENT_FORMAT)[0] if file.is_file() else {}
+    return Run(path, config, environment, seeds)
 
 
 def find_runs(under: str | Path) -> list[Path]:
     """Run directories below a folder, by name."""
     under = Path(under)
     return sorted(p.parent for p in under.rglob(CONFIG)) if under.is_dir() else []
-
-
-def read_evaluations(path: Path) -> list[dict[str, Any]]:
-    """The evaluations of the ELBO in a file, one dictionary each."""
-    if not path.is_file():
-        return []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines if line.strip()]
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}.") from error
-    if not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{path} is damaged: a line holds no JSON object.")
-    return [with_nan(row) for row in rows]
-
-
-def read_metrics(path: Path) -> dict[str, np.ndarray]:
-    """The evaluations of the ELBO in a file, one array per name."""
-    rows = read_evaluations(path)
-    for row in rows[1:]:
-        _check_complete(path, row, rows[0])
-    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else EVALUATION_NUMBERS)}
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz``, none if it is not there yet."""
-    if not path.is_file():
-        return {}
-    try:
-        with path.open("rb") as opened, np.load(opened) as file:
-            return dict(file)
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged: it is no .npz file with arrays.") from error
-
-
-def read_weights(path: Path) -> WeightHistory:
-    """The weights over time, none if they are not there yet."""
-    arrays = read_arrays(path)
-    if not arrays:
-        return WeightHistory.from_rows([])
-    _check_complete(path, arrays, (f.name for f in dataclasses.fields(WeightHistory)))
-    return WeightHistory(**arrays)
-
-
-def read_final(path: Path) -> dict[str, Any] | None:
-    """A seed's final numbers, None if they are not there yet."""
-    final = _json_or_none(path)
-    if final is None:
-        return None
-    _check_complete(path, final, _FINAL_NUMBERS)
-    return with_nan(final)
-
-
-def _check_complete(path: Path, found: Container[str], needed: Iterable[str]) -> None:
-    missing = [name for name in needed if name not in found]
-    if missing:
-        raise ValueError(f"{path} is damaged: there is no {missing[0]!r} in it.")
-
-
-def _json_or_none(path: Path) -> dict[str, Any] | None:
-    return read_json(path) if path.is_file() else None

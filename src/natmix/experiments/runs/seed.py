@@ -1,4 +1,6 @@
-"""One seed of a run: where it starts or goes on, and the recorders that write its files."""
+"""One seed of a run: where it starts or goes on, and the recorders that observe it."""
+
+import logging
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +12,21 @@ from natmix.engine.convergence import StoppingRule
 from natmix.engine.recorder import Recorder
 from natmix.engine.single_run import SingleRun
 from natmix.experiments.problems.base import Problem
-from natmix.experiments.runs.checkpoint import load_state
+from natmix.experiments.runs.checkpoint import Owner, Records, load_checkpoint, progress_of
 from natmix.experiments.runs.checkpointing import CheckpointRecorder
 from natmix.experiments.runs.config import RunConfig
-from natmix.experiments.runs.directory import SeedFiles
+from natmix.experiments.runs.directory import SeedFiles, fingerprint
 from natmix.experiments.runs.elbo_evaluation import EvaluationRecorder
-from natmix.experiments.runs.final import FinalRecorder
-from natmix.experiments.runs.history import TraceRecorder, WeightHistory, WeightRecorder
-from natmix.experiments.runs.loading import read_arrays, read_evaluations, read_weights
+from natmix.experiments.runs.final import FinalRecorder, KeptRecords
+from natmix.experiments.runs.history import TraceRecorder, WeightRecorder
+from natmix.experiments.runs.saving import Saving
 from natmix.experiments.runs.watcher import Watcher, WatcherRecorder
+from natmix.files.generations import exists, set_aside
+from natmix.files.seal import DamagedFileError
 from natmix.mixture import Mixture
 from natmix.random_keys import split_keys
+
+logger = logging.getLogger("natmix")
 
 
 class Seed:
@@ -40,20 +46,22 @@ class Seed:
         files: SeedFiles,
         clock: Clock,
         watcher: Watcher,
+        saving: Saving,
         checkpoint_seconds: float,
         keep_checkpoint: bool,
     ) -> None:
         self.number, self.problem = number, problem
         self._config, self._files = config, files
-        resumed = files.checkpoint.is_file()
+        self._owner = Owner(seed=number, run=fingerprint(config.to_json()))
+        resumed = exists(files.checkpoint)
         anew = files.folder.is_dir() and not resumed
         key_run, key_start, key_elbo = split_keys(jax.random.key(np.uint32(number)), 3)
-        files.create()
-        files.failed.unlink(missing_ok=True)
-        self._trace, self._weights = TraceRecorder(files.trace), WeightRecorder(files.weights)
-        self._evaluations = EvaluationRecorder(files.metrics, problem.reference, key_elbo)
-        self._final = FinalRecorder(number, problem, files, key_elbo, self._evaluations, keep_checkpoint)
+        saving.attempt(files.create)
+        files.tidy()
+        self._trace, self._weights = TraceRecorder(), WeightRecorder()
+        self._evaluations = EvaluationRecorder(files.metrics, problem.reference, key_elbo, saving)
         self._rule = StoppingRule(config.algorithm, config.components)
+        self._seeds_together = 1
 
         began = clock.read()
         mixture, prior = config.start.mixture(
@@ -64,9 +72,13 @@ class Seed:
             if resumed
             else self._fresh(key_run, mixture, prior, clock, began)
         )
+        files.failed.unlink(missing_ok=True)
         files.final.unlink(missing_ok=True)
+        records = KeptRecords(self._trace, self._weights, self._evaluations)
+        self._final = FinalRecorder(self._owner, problem, files, key_elbo, records, saving, keep_checkpoint)
+        self._final.seeds_together = self._seeds_together
         self._checkpoints = CheckpointRecorder(
-            files, checkpoint_seconds, keep_checkpoint, self._write_records, self._progress
+            files, self._owner, saving, checkpoint_seconds, keep_checkpoint, self._records
         )
         told = WatcherRecorder(watcher, number, anew, self._evaluations, self._final)
         rules: list[Recorder] = [self._rule] if config.limits.until_converged else []
@@ -92,34 +104,46 @@ class Seed:
         return run
 
     def _resumed(self, mixture: Mixture, prior: Mixture, clock: Clock) -> SingleRun:
-        """From the checkpoint; what was written after it will be written again."""
+        """From the checkpoint alone; what was written after it will be written again."""
         with clock.pause():
-            state, stored = load_state(self._files.checkpoint, self._config.algorithm, mixture, prior)
+            path = self._files.checkpoint
+            try:
+                state, stored, why = load_checkpoint(
+                    path, self._config.algorithm, mixture, prior, self._owner
+                )
+            except DamagedFileError as error:
+                raise DamagedFileError(
+                    f"{error} To begin seed {self.number} anew, remove its folder."
+                ) from error
+            if why:
+                logger.warning(
+                    "Seed %d goes on from the checkpoint before the last, after %d iterations: %s",
+                    self.number,
+                    stored.progress["iterations"],
+                    why,
+                )
+                set_aside(path)
             run = SingleRun(state, self._config.limits, clock)
-            run.restore(stored)
-            n = run.iterations
-            trace = {k: v[:n] for k, v in read_arrays(self._files.trace).items()}
-            self._trace = TraceRecorder(self._files.trace, trace)
-            self._rule.replay(trace)
-            weights = read_weights(self._files.weights)
-            known = [(int(i), *weights.at(t)) for t, i in enumerate(weights.iterations) if i <= n]
-            history = WeightHistory.from_rows(known)
-            self._weights = WeightRecorder(self._files.weights, history, stored["weight_stride"])
-            rows = read_evaluations(self._files.metrics)
-            self._evaluations.rows = [row for row in rows if row["iterations"] <= n]
-            self._evaluations.next_seconds = stored["next_evaluation"]
-            self._final.seeds_together = stored["seeds_together"]
+            run.restore(dict(stored.progress))
+            self._trace = TraceRecorder(stored.trace)
+            self._rule.replay(stored.trace)
+            self._weights = WeightRecorder(stored.weights, stored.progress["weight_stride"])
+            self._evaluations.rows = stored.evaluations
+            self._evaluations.next_seconds = stored.progress["next_evaluation"]
+            self._seeds_together = stored.progress["seeds_together"]
         run.set_clock(run.seconds)
         return run
 
-    def _write_records(self) -> None:
-        self._trace.write()
-        self._weights.write()
-
-    def _progress(self) -> dict[str, int | float]:
-        return {
+    def _records(self) -> Records:
+        progress = {
             **self.run.progress(),
             "next_evaluation": self._evaluations.next_seconds,
             "weight_stride": self._weights.stride,
             "seeds_together": self._final.seeds_together,
         }
+        return Records(
+            progress_of(progress),
+            self._trace.stored(),
+            self._weights.history(),
+            list(self._evaluations.rows),
+        )

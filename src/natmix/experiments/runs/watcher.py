@@ -75,6 +75,6 @@ class WatcherRecorder(Recorder):
         self._watcher.failed(self._seed, str(run.failure))
 
     def _snapshot(self, run: SingleRun) -> SeedSnapshot:
-        last = self._evaluations.rows[-1] if self._evaluations.rows else {}
-        elbo = last.get("neg_elbo"), last.get("neg_elbo_se")
+        rows = self._evaluations.rows
+        elbo = (rows[-1]["neg_elbo"], rows[-1]["neg_elbo_se"]) if rows else (None, None)
         return SeedSnapshot(self._seed, run.iterations, run.evaluations, run.components, run.seconds, *elbo)

@@ -15,7 +15,7 @@ from natmix.experiments.tables.collection import Collection
 from natmix.experiments.tables.paper import paper_number
 from natmix.experiments.tables.saved_tables import CURVE_COLUMNS, TIME_COLUMNS
 from natmix.experiments.tables.summary import Summary, time_to
-from natmix.files import replacing
+from natmix.files.durable import write_text
 
 COLUMNS = (
     "algorithm",
@@ -82,8 +82,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[s
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(v) for name, v in row.items()} for row in rows)
-    with replacing(path) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
+    write_text(path, text.getvalue())
 
 
 def _flat(final: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from natmix.experiments import problems, runs
 from natmix.experiments.problems import Problem
 from natmix.experiments.runs import Limits, RunConfig, Watcher
 from natmix.experiments.runs.config import differences
-from natmix.experiments.runs.directory import CONFIG, MAY_DIFFER, SeedFiles, mismatch, prepare, read_json
+from natmix.experiments.runs.directory import CONFIG, MAY_DIFFER, SeedFiles, mismatch, prepare, read_config
 from natmix.experiments.runs.execution import is_finished
-from natmix.experiments.runs.loading import read_final
 from natmix.experiments.runs.lock import lock
+from natmix.experiments.runs.rows import read_final
 from natmix.experiments.tables.cells import TableCell, at_most
 from natmix.experiments.tables.collection import Collection
 from natmix.experiments.tables.formatting import numbered
@@ -139,7 +139,7 @@ def _configure_all(cells: Sequence[TableCell], seed: int, out: Path) -> list[Run
 
 def _check_same(folder: Path, config: RunConfig) -> None:
     if (folder / CONFIG).is_file():
-        found = differences(read_json(folder / CONFIG), json.loads(json.dumps(config.to_json())), MAY_DIFFER)
+        found = differences(read_config(folder), json.loads(json.dumps(config.to_json())), MAY_DIFFER)
         if found:
             raise ValueError(mismatch(folder, found))
 
@@ -163,7 +163,7 @@ def _todo(
 
 def _standing(folder: Path, seed: int, limits: Limits) -> str:
     """Whether a seed is done, still to do, or ended short of these limits and cannot be continued."""
-    if read_final(SeedFiles(folder, seed).final) is None:  # a damaged file is an error
+    if read_final(SeedFiles(folder, seed).final, seed) is None:  # a damaged file is an error
         return "todo"
     try:
         return "done" if is_finished(folder, seed, limits) else "todo"

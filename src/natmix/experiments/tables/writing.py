@@ -15,7 +15,7 @@ from natmix.experiments.tables.markdown import table3
 from natmix.experiments.tables.paper import ALL, MAIN
 from natmix.experiments.tables.saved_tables import CURVES, SEEDS, saved_runs
 from natmix.experiments.tables.summary import Summary, summarise
-from natmix.files import replacing
+from natmix.files.durable import replacing, write_text
 
 
 def summaries_of(collection: Collection) -> dict[tuple[str, str], Summary]:
@@ -56,17 +56,17 @@ def write_table3(
     write_csv(paths[0], table_rows(summaries, candidates), COLUMNS)
     write_csv(paths[1], seeds)
     write_csv(paths[2], curve_rows(collection, names))
-    _write(paths[3], table3(summaries, candidates, collection, commands))
+    write_text(paths[3], table3(summaries, candidates, collection, commands))
     if full:
         from natmix.experiments.tables.accuracy import accuracy_markdown
 
         more = [folder / name for name in ("table3_full.csv", "table3_full.md")]
         write_csv(more[0], full_rows(summaries), FULL_COLUMNS)
-        _write(more[1], full_markdown(summaries, commands))
+        write_text(more[1], full_markdown(summaries, commands))
         paths += more
         if not collection.tables:  # it needs the mixtures of all seeds
             paths.append(folder / "accuracy.md")
-            _write(paths[-1], accuracy_markdown(collection, commands))
+            write_text(paths[-1], accuracy_markdown(collection, commands))
     if importlib.util.find_spec("matplotlib") is not None:
         paths += _write_curves(collection, candidates, folder / "table3_curves.png")
         if full:
@@ -86,11 +86,6 @@ def _check_nothing_lost(collection: Collection, folder: Path, rows: Sequence[Map
                     f"{folder / SEEDS} has {run.codename} on {run.problem}, seed {n}, which the new table "
                     "would not have; write it to another folder, or add --candidates all and --unfinished."
                 )
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def _write_curves(collection: Collection, candidates: Sequence[str], path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from jaxtyping import Float
 
 from natmix.kernels.plan import usable_cores
 from natmix.models.stan_backends.backend import AbstractBackend
-from natmix.models.stan_backends.cache import cached_file
+from natmix.models.stan_backends.cache import cached_file, record
 from natmix.models.stan_backends.compiling import Compilation
 from natmix.models.stan_backends.data import Data
 from natmix.models.stan_backends.errors import compiler_reason, data_error
@@ -37,6 +38,8 @@ class BridgeStanBackend(AbstractBackend):
             raise RuntimeError(f"BridgeStan compiles by make and a C++ compiler: {error}.") from error
         except RuntimeError as error:
             raise ValueError(f"The Stan program does not compile: {compiler_reason(str(error))}") from error
+        if file != program.path:
+            record(Path(library))
         try:
             self._model: Any = bridgestan.StanModel(library, data=data.json, seed=seed, warn=False)
         except RuntimeError as error:

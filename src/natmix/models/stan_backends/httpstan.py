@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from natmix.files import replacing
+from natmix.files.durable import replacing, write_text
 from natmix.kernels.plan import usable_cores
 from natmix.models.stan_backends.backend import AbstractBackend
-from natmix.models.stan_backends.cache import folder
+from natmix.models.stan_backends.cache import folder, is_own, is_private, record
 from natmix.models.stan_backends.compiling import Compilation
 from natmix.models.stan_backends.data import Data, check_data
 from natmix.models.stan_backends.errors import compiler_reason, data_error, stan_reason
@@ -144,24 +144,20 @@ class _Kept:
     def inputs(self) -> dict[str, Any]:
         """The data that the program declares, by name; errors of the program name the user's file."""
         path = self._folder / "inputs.json"
-        if not path.exists():
+        if not is_private(path):
             name = self._program.path.name if self._program.path else _NAME
             text = _stanc(self._stan, self._program, self._scratch, name, "--info")
-            with replacing(path) as temporary:
-                temporary.write_text(json.dumps(json.loads(text)["inputs"]), encoding="utf-8")
+            write_text(path, json.dumps(json.loads(text)["inputs"]))
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
     def library(self) -> tuple[Path, float]:
         """The shared library, and the seconds that compiling it took."""
         path = self._folder / "model.so"
-        if path.exists():
+        if is_own(path):
             return path, 0.0
         source = path.with_name("model.cpp")
-        with replacing(source) as temporary:
-            temporary.write_text(
-                self._cpp or _cpp(self._stan, self._program, self._scratch), encoding="utf-8"
-            )
+        write_text(source, self._cpp or _cpp(self._stan, self._program, self._scratch))
         name = self._program.path.name if self._program.path else "given as text"
         with Compilation(name) as compilation, replacing(path) as temporary:
             inputs = [f'-DMODEL_FILE="{source}"', str(_BRIDGE), "-o", str(temporary)]
@@ -170,6 +166,7 @@ class _Kept:
             if done.returncode:
                 reason = compiler_reason(done.stderr)
                 raise RuntimeError(f"{command[0]} could not compile the C++ of the Stan program: {reason}")
+        record(path)
         return path, compilation.seconds
 
 
