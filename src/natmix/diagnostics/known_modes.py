@@ -8,6 +8,7 @@ import scipy
 from jaxtyping import Float, Int
 
 from natmix.diagnostics.modes import mode_labels
+from natmix.diagnostics.narrow_modes import Ellipses
 from natmix.initialization.pathfinder import PathGaussian, in_mode
 from natmix.mixture import Mixture
 
@@ -71,6 +72,7 @@ class KnownModes:
         heaviest = [np.argmax(np.where(self._labels == m, weights, -1)) for m in range(self._own)]
         self._centres = np.asarray(mixture.means, float)[heaviest]
         self._own_shares = np.bincount(self._labels, weights) / weights.sum()
+        self._own_ellipses = _moments(mixture, self._labels)
 
     @property
     def centres(self) -> Float[np.ndarray, "M D"]:
@@ -131,27 +133,33 @@ class KnownModes:
 
     def _ellipses(self, x: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Squared distances of points from all modes in their covariances, log determinants, log shares."""
-        weights = np.asarray(self._mixture.weights, float)
-        means = np.asarray(self._mixture.means, float)
-        covariances = np.asarray(self._mixture.covariances, float)
-        modes: list[tuple[np.ndarray, np.ndarray, float]] = []
-        for label in range(self._own):
-            own = np.flatnonzero(self._labels == label)
-            share = weights[own] / weights[own].sum()
-            centre = share @ means[own]
-            apart = means[own] - centre
-            spread = np.einsum("k,kij->ij", share, covariances[own]) + (share[:, None] * apart).T @ apart
-            modes.append((centre, spread, float(np.log(weights[own].sum()))))
-        for o in self.outside:
-            g = o.gaussian
-            modes.append((g.mean, g.covariance, g.elbo - self._log_evidence))
-        distances, log_dets = np.empty((len(x), len(modes))), np.empty(len(modes))
-        for i, (centre, spread, _) in enumerate(modes):
+        modes = self.ellipses()
+        distances, log_dets = np.empty((len(x), len(modes.centres))), np.empty(len(modes.centres))
+        for i, (centre, spread) in enumerate(zip(*modes, strict=True)):
             L = np.linalg.cholesky(spread)
             z = scipy.linalg.solve_triangular(L, (x - centre).T, lower=True, check_finite=False)
             distances[:, i] = np.sum(z * z, axis=0)
             log_dets[i] = np.sum(np.log(np.diag(L)))
-        return distances, log_dets, np.array([m[2] for m in modes])
+        outside = [o.gaussian.elbo - self._log_evidence for o in self.outside]
+        return distances, log_dets, np.concatenate([np.log(self._own_shares), outside])
+
+    def ellipses(self) -> Ellipses:
+        """Mean and covariance of every mode."""
+        own = [(c, S) for c, S in zip(*self._own_ellipses, strict=True)]
+        every = own + [(o.gaussian.mean, o.gaussian.covariance) for o in self.outside]
+        return Ellipses(np.stack([c for c, _ in every]), np.stack([S for _, S in every]))
+
+    def major_ellipses(self) -> Ellipses:
+        """The same of the modes with a hundredth of the mass; of the heaviest one if there are none."""
+        major = self._major() or [int(np.argmax(self._own_shares))]
+        centres, covariances = self.ellipses()
+        return Ellipses(centres[major], covariances[major])
+
+    def distances(self, x: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, np.ndarray]:
+        """From the nearest mode, in its widths, and the width of that mode."""
+        distances, log_dets, _ = self._ellipses(x)
+        nearest = np.argmin(distances, axis=1)
+        return np.sqrt(distances[np.arange(len(x)), nearest]), np.exp(log_dets / x.shape[1])[nearest]
 
     def deficit(
         self, log_p: Float[np.ndarray, " N"], log_q: Float[np.ndarray, " N"]
@@ -220,6 +228,22 @@ class KnownModes:
         log_masses = np.array([o.gaussian.elbo for o in self.outside])
         total = scipy.special.logsumexp([self._log_evidence, *log_masses])
         return np.exp(log_masses - total)
+
+
+def _moments(mixture: Mixture, labels: Int[np.ndarray, " K"]) -> Ellipses:
+    """Mean and covariance of all components with the same label."""
+    weights = np.asarray(mixture.weights, float)
+    means = np.asarray(mixture.means, float)
+    covariances = np.asarray(mixture.covariances, float)
+    M = int(labels.max()) + 1
+    centres, spreads = np.empty((M, mixture.dim)), np.empty((M, mixture.dim, mixture.dim))
+    for label in range(M):
+        own = np.flatnonzero(labels == label)
+        share = weights[own] / weights[own].sum()
+        centres[label] = share @ means[own]
+        apart = means[own] - centres[label]
+        spreads[label] = np.einsum("k,kij->ij", share, covariances[own]) + (share[:, None] * apart).T @ apart
+    return Ellipses(centres, spreads)
 
 
 def _log_normal(x: Float[np.ndarray, "N D"], gaussian: PathGaussian) -> Float[np.ndarray, " N"]:

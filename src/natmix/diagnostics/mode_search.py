@@ -2,27 +2,26 @@
 
 Where the mixture's density is too low at the end of a run, Pathfinder's Gaussian for that mode tells how much
 mass it has. Between the runs single evaluations at many points, called probes, look for places that no known
-mode explains: in many dimensions, or next to a wide mode, a narrow mode attracts few runs.
+mode explains: in many dimensions a mode attracts few runs. At the end other probes look for narrow modes next
+to the known ones (`narrow_modes`).
 """
 
 import contextlib
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import scipy
 from jaxtyping import Float
 
-from natmix.array_types import PRNGKey
 from natmix.diagnostics.known_modes import KnownModes, MissedMode
+from natmix.diagnostics.narrow_modes import covered_width, probes_near, suspicious
+from natmix.diagnostics.search_problem import SearchProblem
 from natmix.diagnostics.search_starts import around_modes, around_region, probes
-from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
+from natmix.initialization.evaluator import BudgetSpentError
 from natmix.initialization.lbfgs import LbfgsPath
 from natmix.initialization.lbfgs_batch import lbfgs_runs
 from natmix.initialization.pathfinder import best_gaussian, widened
 from natmix.kernels.threads import single_threaded_blas
-from natmix.mixture import Mixture
-from natmix.targets import AbstractTarget
 
 PROBES_PER_RUN = 16
 """Probes for every L-BFGS run."""
@@ -42,6 +41,18 @@ attracts twenty times fewer runs than the rarest known one would then have been 
 
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
+NARROW_WIDTH, MANY_PROBES = 0.1, 50_000
+"""And if it has looked for modes down to that width, relative to their neighbour, or where that takes more
+probes than these, down to the width that these cover: in five dimensions 0.21, in thirty hardly any."""
+MOST_PROBES = 100_000
+_FINEST = 0.02
+"""It goes on up to so many probes, or down to that width."""
+_FIRST_BLOCK, _LARGEST_BLOCK = 512, 16_384
+"""Probes for narrow modes are evaluated in blocks that double."""
+_FIRST_STEP = 0.01
+"""Of L-BFGS runs from such probes, in widths of the known mode: a longer step would leave a narrow one."""
+_PROBES_PER_FOLLOWED = 160
+"""At most so many runs start from suspicious probes: they take about a quarter of what the probes take."""
 
 
 class ModeSearch(NamedTuple):
@@ -57,6 +68,10 @@ class ModeSearch(NamedTuple):
         method: how it was searched: "L-BFGS", or "population" for a target without gradients.
         once: the number of modes that exactly one run has reached; None for those with one of ``hits``.
         trials: the number of runs that ended in some mode, minor ones included; 0 for the sum of ``hits``.
+        near_probes: evaluations in search of narrow modes next to the known ones.
+        covered_width: the width down to which such a mode would have been found with 95% certainty, relative
+            to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would.
+        narrow_goal: the width that suffices for the search to be thorough.
     """
 
     missed: tuple[MissedMode, ...]
@@ -67,6 +82,9 @@ class ModeSearch(NamedTuple):
     method: str = "L-BFGS"
     once: int | None = None
     trials: int = 0
+    near_probes: int = 0
+    covered_width: float = 1.0
+    narrow_goal: float = 1.0
 
     @property
     def new_mode_chance(self) -> float:
@@ -92,65 +110,52 @@ class ModeSearch(NamedTuple):
         """Whether it has reached nearly all known modes several times, so that it would reach others."""
         return self.seldom <= _TOLERATED_UNREACHED * len(self.hits)
 
+    @property
+    def covers_narrow_modes(self) -> bool:
+        """Whether it has looked for narrow modes as well as can be asked for in this dimension."""
+        return self.covered_width <= self.narrow_goal
+
 
 def search_modes(
-    mixture: Mixture,
-    target: AbstractTarget,
-    region: Mixture,
-    log_evidence: float,
-    key: PRNGKey,
+    problem: SearchProblem,
     runs: int,
-    max_evaluations: int | None = None,
-    max_seconds: float = np.inf,
     starts: Float[np.ndarray, "S D"] | None = None,
     *,
     probed: int = 0,
     widen: bool = False,
+    near_probes: int = 0,
 ) -> ModeSearch:
     """L-BFGS runs and probes around the initial region and around the known modes.
 
     Args:
-        mixture: to compare with.
-        target: whose modes are searched for.
-        region: one Gaussian, the initial region.
-        log_evidence: log Z of the target.
-        key: of all random numbers.
+        problem: what is searched, and within which limits.
         runs: the number of L-BFGS runs in the first round.
-        max_evaluations: of the target.
-        max_seconds: after which the target is evaluated no more.
         starts: points to start from first, in addition.
         probed: the number of probes in the first round, `PROBES_PER_RUN` for each run if that is more.
         widen: double the runs and probes of a round until one finds nothing new and nearly all known modes
             were reached often.
+        near_probes: the most probes for narrow modes, which follow if nothing is missed.
     """
-    search = _LbfgsSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
+    search = _LbfgsSearch(problem)
     quiet = np.errstate(over="ignore", invalid="ignore")
     counted = search.evaluator.failures_counted()
     with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
-        search.run_from(np.empty((0, mixture.dim)) if starts is None else starts)
+        search.run_from(np.empty((0, problem.mixture.dim)) if starts is None else starts)
         number, probed = runs, max(PROBES_PER_RUN * runs, probed)
         while not search.round(number, probed) and widen:
             number, probed = min(2 * number, _MAX_ROUND * runs), search.more_probes(probed)
+        search.look_near(near_probes)
     return search.result()
 
 
 class _LbfgsSearch:
-    def __init__(
-        self,
-        mixture: Mixture,
-        target: AbstractTarget,
-        region: Mixture,
-        log_evidence: float,
-        key: PRNGKey,
-        max_evaluations: int | None,
-        max_seconds: float,
-    ) -> None:
-        self._rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        self.evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations, max_seconds)
-        self._known = KnownModes(mixture, log_evidence)
-        self._region = region
-        self._runs = self._trials = 0
+    def __init__(self, problem: SearchProblem) -> None:
+        self._rng, self.evaluator = problem.rng(), problem.evaluator()
+        self._known = KnownModes(problem.mixture, problem.log_evidence)
+        self._region = problem.region
+        self._runs = self._trials = self._near_probes = 0
         self._explained_share = 0.0
+        self._covered, self._narrow_goal = 1.0, NARROW_WIDTH
 
     def round(self, runs: int, probed: int) -> bool:
         """One round of runs and probes; whether the search may end after it."""
@@ -169,10 +174,39 @@ class _LbfgsSearch:
         """Twice as many, unless what is known explains too few: then runs tell more."""
         return min(2 * probed, _MAX_PROBES) if self._explained_share > 0.5 else probed
 
-    def run_from(self, points: Float[np.ndarray, "N D"]) -> None:
+    def look_near(self, most: int) -> None:
+        """Probes for narrow modes next to the known ones, until one is found or all were looked for."""
+        block, dim = _FIRST_BLOCK, self._region.dim
+        number = len(self._known.major_ellipses().centres)
+        self._narrow_goal = max(NARROW_WIDTH, covered_width(dim, MANY_PROBES / number))
+        possible = covered_width(dim, MOST_PROBES / number) < 1
+        while possible and self._covered > _FINEST and not self._known.missed():
+            n = int(min(block, most - self._near_probes, _PROBED_SHARE * self.evaluator.remaining))
+            if n < 1:
+                return
+            modes = self._known.major_ellipses()
+            x = probes_near(modes, n, self._rng)
+            log_p = self.evaluator.log_density(x)
+            distance, width = self._known.distances(x)
+            log_q, _ = self._known.explain_with_tails(x, log_p)
+            found = suspicious(self._known.deficit(log_p, log_q), distance)
+            most_runs = max(_FOLLOWED, n // _PROBES_PER_FOLLOWED)
+            for i in range(0, min(len(found), most_runs), _FOLLOWED):
+                chosen = found[i : i + _FOLLOWED]
+                self.run_from(x[chosen], _FIRST_STEP * width[chosen])
+                if self._known.missed():
+                    return
+            self._near_probes += n
+            self._covered = covered_width(dim, self._near_probes / len(modes.centres))
+            block = min(2 * block, _LARGEST_BLOCK)
+
+    def run_from(
+        self, points: Float[np.ndarray, "N D"], first_steps: Float[np.ndarray, " N"] | None = None
+    ) -> None:
         """An L-BFGS run from every point."""
+        steps = np.ones(len(points)) if first_steps is None else first_steps
         for i in range(0, len(points), _BATCH):
-            paths = lbfgs_runs(self.evaluator, points[i : i + _BATCH])
+            paths = lbfgs_runs(self.evaluator, points[i : i + _BATCH], steps[i : i + _BATCH])
             for path in paths:
                 if path.finished:
                     self._take(path)
@@ -231,4 +265,7 @@ class _LbfgsSearch:
             known.major_hits(),
             once=known.reached_once(),
             trials=self._trials,
+            near_probes=self._near_probes,
+            covered_width=self._covered,
+            narrow_goal=self._narrow_goal,
         )

@@ -9,12 +9,10 @@ fitted to the values, and importance sampling tells how much mass it has that th
 import contextlib
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import scipy
 from jaxtyping import Bool, Float, Int
 
-from natmix.array_types import PRNGKey
 from natmix.diagnostics.evolution import Runs, next_generation, settings, start_runs
 from natmix.diagnostics.known_modes import MissedMode
 from natmix.diagnostics.look_back import (
@@ -26,11 +24,11 @@ from natmix.diagnostics.look_back import (
 from natmix.diagnostics.mode_search import ModeSearch
 from natmix.diagnostics.modes import mode_labels
 from natmix.diagnostics.quadratic_fit import fitted_gaussian
+from natmix.diagnostics.search_problem import SearchProblem
 from natmix.diagnostics.search_starts import REACH
-from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
+from natmix.initialization.evaluator import BudgetSpentError
 from natmix.kernels.threads import single_threaded_blas
 from natmix.mixture import Mixture
-from natmix.targets import AbstractTarget
 
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
@@ -73,28 +71,15 @@ class _Mode(NamedTuple):
 
 
 def search_without_gradients(
-    mixture: Mixture,
-    target: AbstractTarget,
-    region: Mixture,
-    log_evidence: float,
-    key: PRNGKey,
-    max_evaluations: int,
-    seen: tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]] | None = None,
-    max_seconds: float = np.inf,
+    problem: SearchProblem, seen: tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]] | None = None
 ) -> ModeSearch:
     """Populations from many starting points, which need the target's values only.
 
     Args:
-        mixture: to compare with.
-        target: whose modes are searched for.
-        region: one Gaussian, the initial region.
-        log_evidence: log Z of the target.
-        key: of all random numbers.
-        max_evaluations: of the target, never exceeded.
+        problem: what is searched, and within which limits; that of evaluations must be given.
         seen: points that have been evaluated, and their log densities.
-        max_seconds: after which the target is evaluated no more.
     """
-    search = _PopulationSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
+    search = _PopulationSearch(problem)
     quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
     counted = search.evaluator.failures_counted()
     with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
@@ -104,22 +89,13 @@ def search_without_gradients(
 
 
 class _PopulationSearch:
-    def __init__(
-        self,
-        mixture: Mixture,
-        target: AbstractTarget,
-        region: Mixture,
-        log_evidence: float,
-        key: PRNGKey,
-        max_evaluations: int,
-        max_seconds: float,
-    ) -> None:
-        self._mixture, self._log_z, self._region = mixture, log_evidence, region
-        self._rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        self.evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations, max_seconds)
+    def __init__(self, problem: SearchProblem) -> None:
+        mixture = problem.mixture
+        self._mixture, self._log_z, self._region = mixture, problem.log_evidence, problem.region
+        self._rng, self.evaluator = problem.rng(), problem.evaluator()
         self._q = _Density(mixture)
         self._labels = mode_labels(mixture)
-        own = np.asarray(mixture.sample(_QUANTILE_DRAWS, key=key), float)
+        own = np.asarray(mixture.sample(_QUANTILE_DRAWS, key=problem.key), float)
         self._low, self._typical = np.quantile(self._q.log_prob(own), (0.01, 0.05))
         self._points: list[tuple[np.ndarray, np.ndarray]] = []
         self._modes: list[_Mode] = []
