@@ -8,7 +8,7 @@ import scipy
 from jaxtyping import Float, Int
 
 from natmix.diagnostics.modes import mode_labels
-from natmix.diagnostics.narrow_modes import Ellipses
+from natmix.diagnostics.narrow_modes import REACH, Ellipses
 from natmix.initialization.pathfinder import PathGaussian, in_mode
 from natmix.mixture import Mixture
 
@@ -61,7 +61,9 @@ class KnownModes:
         run_hits: the same for runs alone.
     """
 
-    def __init__(self, mixture: Mixture, log_evidence: float) -> None:
+    def __init__(self, mixture: Mixture, log_evidence: float, narrow: float = 0.0) -> None:
+        """Modes up to ``narrow`` times as wide as one that is near do not count in `major_hits`."""
+        self._narrow = narrow
         self.outside: list[_Outside] = []
         self.hits: dict[int, int] = {}
         self.run_hits: dict[int, int] = {}
@@ -212,12 +214,28 @@ class KnownModes:
         return tuple(sorted(found, key=lambda m: -m.share))
 
     def major_hits(self) -> tuple[int, ...]:
-        """The hits, 0 among them, of every mode with at least a hundredth of the mass, the most first."""
-        return tuple(sorted((self.hits.get(mode, 0) for mode in self._major()), reverse=True))
+        """The hits, 0 among them, of every mode with at least a hundredth of the mass, the most first.
+
+        Narrow modes next to wider ones are left out.
+        """
+        return tuple(sorted((self.hits.get(mode, 0) for mode in self._counted()), reverse=True))
 
     def reached_once(self) -> int:
         """The number of such modes that exactly one run has reached."""
-        return sum(self.run_hits.get(mode, 0) == 1 for mode in self._major())
+        return sum(self.run_hits.get(mode, 0) == 1 for mode in self._counted())
+
+    def _counted(self) -> list[int]:
+        """The major modes without narrow ones next to wider ones."""
+        major = self._major()
+        if not self._narrow or len(major) < 2:
+            return major
+        modes = self.ellipses()
+        L = np.linalg.cholesky(modes.covariances[major])
+        width = np.exp(np.log(np.diagonal(L, axis1=1, axis2=2)).mean(axis=1))
+        steps = modes.centres[major][None] - modes.centres[major][:, None]
+        distance = np.linalg.norm(np.linalg.solve(L, steps.swapaxes(1, 2)), axis=1)
+        narrow = (width <= self._narrow * width[:, None]) & (distance <= REACH)
+        return [mode for mode, hidden in zip(major, narrow.any(axis=0), strict=True) if not hidden]
 
     def _major(self) -> list[int]:
         shares = np.concatenate([self._own_shares * (1 - self._shares().sum()), self._shares()])

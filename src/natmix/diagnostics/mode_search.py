@@ -44,9 +44,12 @@ _SEVERAL = 5
 NARROW_WIDTH, MANY_PROBES = 0.1, 50_000
 """And if it has looked for modes down to that width, relative to their neighbour, or where that takes more
 probes than these, down to the width that these cover: in five dimensions 0.21, in thirty hardly any."""
-MOST_PROBES = 100_000
-_FINEST = 0.02
+_FIRST_SHARE = 0.5
+"""Of the evaluations, for rounds of runs and probes before the search for narrow modes."""
+MOST_PROBES, _FINEST = 100_000, 0.02
 """It goes on up to so many probes, or down to that width."""
+_NARROW_NEIGHBOUR = 0.3
+"""Where probes cover it, a mode of that width next to a wider one is theirs to find, not that of runs."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 512, 16_384
 """Probes for narrow modes are evaluated in blocks that double."""
 _FIRST_STEP = 0.01
@@ -64,7 +67,7 @@ class ModeSearch(NamedTuple):
         runs: the number of finished runs: of L-BFGS, or of a population without gradients.
         evaluations: of the target (values and gradients; a Hessian counts as D).
         hits: how many runs and probes ended in each known mode, found now or before; modes below a hundredth
-            of the mass do not count.
+            of the mass do not count, nor do narrow ones next to a wider one, which few runs can reach.
         method: how it was searched: "L-BFGS", or "population" for a target without gradients.
         once: the number of modes that exactly one run has reached; None for those with one of ``hits``.
         trials: the number of runs that ended in some mode, minor ones included; 0 for the sum of ``hits``.
@@ -141,23 +144,41 @@ def search_modes(
     counted = search.evaluator.failures_counted()
     with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         search.run_from(np.empty((0, problem.mixture.dim)) if starts is None else starts)
-        number, probed = runs, max(PROBES_PER_RUN * runs, probed)
-        while not search.round(number, probed) and widen:
-            number, probed = min(2 * number, _MAX_ROUND * runs), search.more_probes(probed)
+        search.widening(runs, probed)
+        settled = search.go_on(widen, _FIRST_SHARE * search.evaluator.remaining)
         search.look_near(near_probes)
+        if not settled:
+            search.go_on(widen, np.inf)
     return search.result()
 
 
 class _LbfgsSearch:
     def __init__(self, problem: SearchProblem) -> None:
         self._rng, self.evaluator = problem.rng(), problem.evaluator()
-        self._known = KnownModes(problem.mixture, problem.log_evidence)
+        narrow = covered_width(problem.mixture.dim, MANY_PROBES)
+        self._known = KnownModes(
+            problem.mixture, problem.log_evidence, _NARROW_NEIGHBOUR if narrow <= _NARROW_NEIGHBOUR else 0.0
+        )
         self._region = problem.region
         self._runs = self._trials = self._near_probes = 0
         self._explained_share = 0.0
         self._covered, self._narrow_goal = 1.0, NARROW_WIDTH
 
-    def round(self, runs: int, probed: int) -> bool:
+    def widening(self, runs: int, probed: int) -> None:
+        """Set the numbers of runs and probes of the first round."""
+        self._runs_now, self._most_runs = runs, _MAX_ROUND * runs
+        self._probes_now = max(PROBES_PER_RUN * runs, probed)
+
+    def go_on(self, widen: bool, most: float) -> bool:
+        """Rounds until one says that the search may end, or about so many evaluations are spent."""
+        while not self._round(self._runs_now, self._probes_now):
+            self._runs_now = min(2 * self._runs_now, self._most_runs)
+            self._probes_now = self._more_probes(self._probes_now)
+            if not widen or 2 * self.evaluator.evaluations > most:
+                return not widen
+        return True
+
+    def _round(self, runs: int, probed: int) -> bool:
         """One round of runs and probes; whether the search may end after it."""
         before = len(self._known.missed())
         centres = self._known.centres
@@ -170,7 +191,7 @@ class _LbfgsSearch:
         settled = sum(h < _OFTEN for h in hits) <= _TOLERATED_UNREACHED * len(hits)
         return len(self._known.missed()) == before and settled
 
-    def more_probes(self, probed: int) -> int:
+    def _more_probes(self, probed: int) -> int:
         """Twice as many, unless what is known explains too few: then runs tell more."""
         return min(2 * probed, _MAX_PROBES) if self._explained_share > 0.5 else probed
 

@@ -259,7 +259,6 @@ class SingleFit:
         stopped = self._run.stopped
         if stopped not in _REPAIRABLE:
             return budget
-        budget = budget // 2 if stopped == MIDWAY else budget
         return budget - min(self._elbo_samples(stopped), budget // 2)
 
     def _elbo_samples(self, stopped: str | None) -> int:
@@ -270,7 +269,7 @@ class SingleFit:
         """Keep evaluations for the final ELBO and the verification."""
         aside = self._options.elbo.reserve + self._first_evaluations
         if self._verifier is not None:
-            aside += max(self._verifier.reserve, self._verifier.evaluations)
+            aside += self._verifier.reserve + self._verifier.evaluations
         self._run.aside = aside
 
     def _check_budget(self, aside: int) -> None:

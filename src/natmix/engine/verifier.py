@@ -139,12 +139,16 @@ class Verifier:
         self._evaluations += evaluations
 
     def budget(self, run: SingleRun, other_evaluations: int) -> int:
-        """Evaluations that the next search may take, given all others of the fit so far."""
+        """Evaluations that the next search may take, given all others of the fit so far.
+
+        A search on the way takes half of that at most, and leaves the reserve to the last one.
+        """
         share = int(COST_SHARE / (1 - COST_SHARE) * other_evaluations) - self._evaluations
         left = run.budget()
+        midway = run.stopped == MIDWAY
         if left is not None:
-            share = min(share, left + max(self.reserve - self._evaluations, 0))
-        return max(share, 0)
+            share = min(share, left if midway else left + self.reserve)
+        return max(share // 2 if midway else share, 0)
 
     def search(
         self, run: SingleRun, mixture: Mixture, draws: EvaluatedDraws, key: PRNGKey, evaluations: int
