@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MAX_CHAINS, MAX_RUNS, MIN_CHAINS, MIN_RUNS
+from natmix.diagnostics.chains import ChainsLateError
 from natmix.diagnostics.diagnosis import Diagnosis, diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.exploration import (
@@ -107,7 +108,7 @@ def verify(
         stored: samples that the fit has evaluated before, if it has kept any.
         key: of all random numbers.
         max_evaluations: of the target.
-        max_seconds: after which the mode search evaluates the target no more.
+        max_seconds: after which the target is evaluated no more.
         before: an earlier search of the same fit; this one starts with half of its probes.
     """
     if isinstance(target, JaxTarget) and target.stochastic:
@@ -128,7 +129,7 @@ def verify(
     elif search is None or not search.missed:
         try:
             exploration, not_explored, chain_cost = _explore(
-                mixture, draws, target, first, key_chains, max_evaluations - spent
+                mixture, draws, target, first, key_chains, max_evaluations - spent, deadline
             )
         except KeyboardInterrupt as error:
             raise Interrupted(spent + getattr(error, "evaluations", 0)) from error
@@ -197,6 +198,7 @@ def _explore(
     first: Diagnosis,
     key: PRNGKey,
     max_evaluations: int,
+    deadline: float,
 ) -> tuple[Exploration | None, str, int]:
     """What they found, why there are none, and their evaluations."""
     why = _no_chains_because(target, first)
@@ -213,7 +215,10 @@ def _explore(
     if not chains:
         return None, f"{MIN_CHAINS} of them would cost more evaluations than are left for them", 0
     try:
-        found = explore(mixture, target, draws, key, chains, SHORT_CHAIN_STEPS)
+        left = deadline - time.monotonic()
+        found = explore(mixture, target, draws, key, chains, SHORT_CHAIN_STEPS, left)
+    except ChainsLateError as late:
+        return None, "the time limit was reached", late.evaluations
     except FAILURES as error:
         spent = chain_evaluations(chains, SHORT_CHAIN_STEPS, len(draws))
         return None, f"they failed. {as_target_error(error)}", spent

@@ -14,6 +14,7 @@ from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
 from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import evaluations_given
+from natmix.engine.limits import Limits
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
@@ -26,7 +27,9 @@ from natmix.targets import AbstractTarget, JaxTarget
 COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
 RESERVED_SHARE = 0.1
-"""The share of ``max_evaluations`` that is reserved for it."""
+"""The share of ``max_evaluations`` and of ``max_seconds`` that is reserved for the last one."""
+_MIDWAY_SECONDS = 0.25
+"""The share of the seconds left that a search on the way may take."""
 MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
 _WIDER = 1.5
@@ -107,10 +110,17 @@ class Verifier:
     @property
     def reserve(self) -> int:
         """Evaluations set aside for it at the start."""
-        random = isinstance(self._target, JaxTarget) and self._target.stochastic
-        unlimited = self._max_evaluations is None or random
+        unlimited = self._max_evaluations is None or self._random
         most = 0 if unlimited else int(RESERVED_SHARE * (self._max_evaluations or 0))
         return most if most >= MIN_RUNS * EVALUATIONS_PER_RUN else 0
+
+    def reserved_seconds(self, limits: Limits) -> float:
+        """Seconds set aside for the last search, with the samples before it."""
+        return 0.0 if limits.max_seconds is None or self._random else RESERVED_SHARE * limits.max_seconds
+
+    @property
+    def _random(self) -> bool:
+        return isinstance(self._target, JaxTarget) and self._target.stochastic
 
     def result(self, unrepaired: str = "") -> Verification:
         """What the last search found, with all that was repaired before."""
@@ -155,6 +165,7 @@ class Verifier:
     ) -> Addition | None:
         """Search within so many evaluations; None if nothing is missing that the fit could add."""
         left = run.limits.seconds_left(run.now(), run.compile_seconds)
+        left = _MIDWAY_SECONDS * left if run.stopped == MIDWAY else left
         try:
             found = verify(
                 mixture,
