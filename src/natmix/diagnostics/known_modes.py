@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
+from natmix.diagnostics.host_density import HostDensity
 from natmix.diagnostics.modes import mode_labels
 from natmix.diagnostics.narrow_modes import REACH, Ellipses
 from natmix.initialization.pathfinder import PathGaussian, in_mode
@@ -17,6 +17,8 @@ _MISSED_DEFICIT, _LOW_DEFICIT = np.log(20), 1.0
 and at the end of a run for that centre to be computed. Of a missed mode with a hundredth of the total mass
 2000 samples of the mixture have one or none; with 2 nats a regression's third mode counted as missed although
 the mixture's samples covered it."""
+_SAME_END = 0.01
+"""Runs end in one mode if the squared distance of their ends, in the covariance found there, is below this."""
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
 _MAX_PAIRS = 2**22
@@ -68,6 +70,8 @@ class KnownModes:
         self.hits: dict[int, int] = {}
         self.run_hits: dict[int, int] = {}
         self._mixture, self._log_evidence = mixture, log_evidence
+        self._density = HostDensity(mixture)
+        self._ends: list[tuple[PathGaussian, int]] = []
         self._labels = mode_labels(mixture)
         self._own = int(self._labels.max()) + 1
         weights = np.asarray(mixture.weights, float)
@@ -91,9 +95,7 @@ class KnownModes:
         step = max(1, _MAX_PAIRS // self._mixture.num_components)
         for i in range(0, len(x), step):
             rows = slice(i, i + step)
-            points = jnp.asarray(x[rows], self._mixture.dtype)
-            joint = np.asarray(self._mixture.component_log_prob(points), float)
-            joint = joint + np.asarray(self._mixture.log_weights, float)
+            joint = self._density.log_joint(x[rows])
             log_q[rows] = scipy.special.logsumexp(joint, axis=1)
             mode[rows] = self._labels[np.argmax(joint, axis=1)]
         for number in range(len(self.outside)):
@@ -180,11 +182,26 @@ class KnownModes:
         log_q, mode = self.explain(x[None])
         if self.deficit(np.array([log_p]), log_q)[0] <= _LOW_DEFICIT:
             return int(mode[0])
+        for gaussian, number in self._ends:
+            step = x - gaussian.mean
+            if step @ np.linalg.solve(gaussian.covariance, step) <= _SAME_END:
+                return number
         inside = (i for i, o in enumerate(self.outside) if in_mode(x, o.gaussian))
         return next((self._own + i for i in inside), None)
 
-    def add(self, gaussian: PathGaussian, log_density: float) -> int:
-        """The number of a Gaussian's mode, which may be a new one."""
+    def add(self, gaussian: PathGaussian, log_density: float, end: Float[np.ndarray, " D"]) -> int:
+        """The number of the mode of a Gaussian that a run has found; it may be a new one.
+
+        Args:
+            gaussian: for the mode.
+            log_density: log p~ at its mean.
+            end: of the run; others that end there are in the same mode.
+        """
+        number = self._number_of(gaussian, log_density)
+        self._ends.append((gaussian._replace(mean=end), number))
+        return number
+
+    def _number_of(self, gaussian: PathGaussian, log_density: float) -> int:
         log_q, mode = self.explain(gaussian.mean[None])
         low = self.deficit(np.array([log_density]), log_q)[0] > _MISSED_DEFICIT
         if not (low and np.isfinite(gaussian.elbo)):
@@ -203,8 +220,7 @@ class KnownModes:
             return ()
         shares = self._shares()
         centres = np.stack([o.gaussian.mean for o in self.outside])
-        points = jnp.asarray(centres, self._mixture.dtype)
-        log_q = np.asarray(self._mixture.log_prob(points), float)
+        log_q = self._density.log_prob(centres)
         deficits = self.deficit(np.array([o.log_density for o in self.outside]), log_q)
         found = [
             MissedMode(o.gaussian.mean, float(share), float(deficit), o.gaussian.covariance)

@@ -50,8 +50,8 @@ MOST_PROBES, _FINEST = 100_000, 0.02
 """It goes on up to so many probes, or down to that width."""
 _NARROW_NEIGHBOUR = 0.3
 """Where probes cover it, a mode of that width next to a wider one is theirs to find, not that of runs."""
-_FIRST_BLOCK, _LARGEST_BLOCK = 512, 16_384
-"""Probes for narrow modes are evaluated in blocks that double."""
+_FIRST_BLOCK, _LARGEST_BLOCK = 512, 4096
+"""Probes for narrow modes are evaluated in blocks that grow eightfold, as the evaluator pads them."""
 _FIRST_STEP = 0.01
 """Of L-BFGS runs from such probes, in widths of the known mode: a longer step would leave a narrow one."""
 _PROBES_PER_FOLLOWED = 160
@@ -219,7 +219,7 @@ class _LbfgsSearch:
                     return
             self._near_probes += n
             self._covered = covered_width(dim, self._near_probes / len(modes.centres))
-            block = min(2 * block, _LARGEST_BLOCK)
+            block = min(8 * block, _LARGEST_BLOCK)
 
     def run_from(
         self, points: Float[np.ndarray, "N D"], first_steps: Float[np.ndarray, " N"] | None = None
@@ -247,7 +247,7 @@ class _LbfgsSearch:
                 return
             gaussian = widened(self.evaluator, gaussian, self._rng, self._known.log_explained)
             log_density = float(self.evaluator.log_density(gaussian.mean[None])[0])
-            mode = self._known.add(gaussian, log_density)
+            mode = self._known.add(gaussian, log_density, path.x[-1])
         self._known.hit(mode)
         self._known.run_hits[mode] = self._known.run_hits.get(mode, 0) + 1
 

@@ -14,6 +14,7 @@ import scipy
 from jaxtyping import Bool, Float, Int
 
 from natmix.diagnostics.evolution import Runs, next_generation, settings, start_runs
+from natmix.diagnostics.host_density import HostDensity
 from natmix.diagnostics.known_modes import MissedMode
 from natmix.diagnostics.look_back import (
     UNEXPLAINED,
@@ -28,7 +29,6 @@ from natmix.diagnostics.search_problem import SearchProblem
 from natmix.diagnostics.search_starts import REACH
 from natmix.initialization.evaluator import BudgetSpentError
 from natmix.kernels.threads import single_threaded_blas
-from natmix.mixture import Mixture
 
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
@@ -93,7 +93,7 @@ class _PopulationSearch:
         mixture = problem.mixture
         self._mixture, self._log_z, self._region = mixture, problem.log_evidence, problem.region
         self._rng, self.evaluator = problem.rng(), problem.evaluator()
-        self._q = _Density(mixture)
+        self._q = HostDensity(mixture)
         self._labels = mode_labels(mixture)
         own = np.asarray(mixture.sample(_QUANTILE_DRAWS, key=problem.key), float)
         self._low, self._typical = np.quantile(self._q.log_prob(own), (0.01, 0.05))
@@ -197,7 +197,7 @@ class _PopulationSearch:
             if group.size and explained[group[0]]:
                 for i in peaks:
                     self._hit_covered(joint[i])
-        score = log_p[peaks] - self._q.heavy_log_prob(x[peaks])
+        score = log_p[peaks] - self._q.heavy_log_prob(x[peaks], _HEAVY)
         best = peaks[np.argsort(-score, kind="stable")]
         half = (most + 1) // 2
         others = self._rng.permutation(best[half:])[: most - half]
@@ -350,42 +350,6 @@ class _PopulationSearch:
         log_p = np.where(np.isfinite(log_p), log_p, -np.inf)
         self._points.append((x, log_p))
         return log_p
-
-
-class _Density:
-    """The mixture's log densities in double precision, without compilation for every number of points."""
-
-    def __init__(self, mixture: Mixture) -> None:
-        present = np.asarray(mixture.exists)
-        self._log_weights = np.asarray(mixture.log_weights, float)
-        L = np.array(mixture.components.cholesky(), float)
-        L[~present] = np.eye(mixture.dim)
-        self._means = np.where(present[:, None], np.asarray(mixture.means, float), 0)
-        self._inverse = np.linalg.inv(L)
-        self._log_det = np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-
-    def log_prob(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
-        """Log q(x)."""
-        log_q: Float[np.ndarray, " N"] = scipy.special.logsumexp(self.log_joint(x), axis=1)
-        return log_q
-
-    def log_joint(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
-        """Log q(x, o)."""
-        D = x.shape[1]
-        return self._log_weights - self._log_det - 0.5 * D * np.log(2 * np.pi) - 0.5 * self._distances(x)
-
-    def heavy_log_prob(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
-        """With components of Student's t in place of Gaussians, up to a constant."""
-        tails = -0.5 * (_HEAVY + x.shape[1]) * np.log1p(self._distances(x) / _HEAVY)
-        log_q: Float[np.ndarray, " N"] = scipy.special.logsumexp(
-            self._log_weights - self._log_det + tails, axis=1
-        )
-        return log_q
-
-    def _distances(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
-        """Squared Mahalanobis distances, one component at a time."""
-        pairs = zip(self._means, self._inverse, strict=True)
-        return np.stack([np.sum(((x - m) @ inverse.T) ** 2, axis=1) for m, inverse in pairs], axis=1)
 
 
 def _local_peaks(x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:

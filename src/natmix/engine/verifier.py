@@ -28,7 +28,7 @@ COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
 RESERVED_SHARE = 0.1
 """The share of ``max_evaluations`` and of ``max_seconds`` that is reserved for the last one."""
-_MIDWAY_SECONDS = 0.25
+_MIDWAY_SECONDS = 0.5
 """The share of the seconds left that a search on the way may take."""
 MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
