@@ -18,7 +18,7 @@ and at the end of a run for that centre to be computed. Of a missed mode with a 
 2000 samples of the mixture have one or none; with 2 nats a regression's third mode counted as missed although
 the mixture's samples covered it."""
 _SAME_END = 0.01
-"""Runs end in one mode if the squared distance of their ends, in the covariance found there, is below this."""
+"""Runs end in one mode if the squared distance of their ends, in the covariance there, is below this."""
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
 _MAX_PAIRS = 2**22
