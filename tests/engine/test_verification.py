@@ -6,15 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import natmix
 from natmix import GMMVI, JaxTarget, Mixture
-from natmix.diagnostics import explore
+from natmix.diagnostics import SearchProblem, explore, search_modes
 from natmix.diagnostics.chains import ChainsLateError
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.mode_search import NARROW_WIDTH
 from natmix.engine.limits import Limits
-from natmix.engine.verifier import COST_SHARE, MAX_REPAIRS, RESERVED_SHARE, Verifier
+from natmix.engine.verifier import COST_SHARE, MAX_REPAIRS, RESERVED_SHARE, Verifier, tail_scales
 
 jax.config.update("jax_enable_x64", True)
 
@@ -261,3 +262,41 @@ def test_a_narrow_mode_next_to_a_wide_one_is_repaired():
     assert result.diagnosis.verdict == "trust"
     assert result.diagnosis.log_evidence.value == pytest.approx(LOG_Z, abs=0.01)
     assert result.verification.mode_search.covered_width <= NARROW_WIDTH
+
+
+# Heavy tails ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [2, 10])
+def test_a_few_gaussians_of_several_scales_make_students_t(dim):
+    scales = tail_scales(5.0)
+    together = Mixture.full(np.ones(4) / 4, np.zeros((4, dim)), scales[:, None, None] * np.eye(dim))
+    x = np.asarray(together.sample(4000, key=0))
+    exact = stats.multivariate_t(np.zeros(dim), df=5).logpdf(x)
+    assert np.mean(np.asarray(together.log_prob(x)) - exact) < 0.1
+    alone = np.asarray(Mixture.full([1.0], np.zeros((1, dim)), np.eye(dim)[None]).sample(4000, key=0))
+    one = stats.multivariate_normal(np.zeros(dim)).logpdf(alone)
+    ratio = np.mean(np.asarray(together.log_prob(x)) - exact) / np.mean(
+        one - stats.multivariate_t(np.zeros(dim), df=5).logpdf(alone)
+    )
+    assert ratio < 0.5
+    assert tail_scales(np.inf).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("heavy", [True, False])
+def test_the_search_tells_the_tails_of_the_modes(heavy):
+    dim, away = 5, 30.0
+
+    def mode(x):
+        square = jnp.sum(x**2)
+        return -5.0 * jnp.log1p(square / 5) if heavy else -0.5 * square
+
+    target = JaxTarget(lambda x: jnp.logaddexp(mode(x), mode(x - away)), dim)
+    known = Mixture.full([1.0], np.zeros((1, dim)), np.eye(dim)[None])
+    constant = (
+        stats.multivariate_t(np.zeros(dim), df=5) if heavy else stats.multivariate_normal(np.zeros(dim))
+    )
+    log_z = -float(constant.logpdf(np.zeros(dim)))
+    found = search_modes(SearchProblem(known, target, known, log_z, jax.random.key(0)), 32)
+    assert len(found.missed) == 1
+    assert found.dof in ((3.0, 5.0, 10.0) if heavy else (np.inf,))

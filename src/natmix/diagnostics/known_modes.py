@@ -29,6 +29,8 @@ _DEGREES = (np.inf, 30.0, 10.0, 5.0, 3.0)
 """Degrees of freedom of the densities that may explain points in the tails; infinite is a Gaussian."""
 _MATCHED = 0.25
 """The share of the points that must be matched."""
+_HEAVIER = 0.5
+"""Nats by which heavy tails must match them better than Gaussians do, to count as such."""
 
 
 class MissedMode(NamedTuple):
@@ -61,12 +63,14 @@ class KnownModes:
         outside: the Gaussians found outside of the mixture.
         hits: how many runs and probes ended in each mode, by its number.
         run_hits: the same for runs alone.
+        dof: degrees of freedom of the tails, by the last points of `explain_with_tails`.
     """
 
     def __init__(self, mixture: Mixture, log_evidence: float, narrow: float = 0.0) -> None:
         """Modes up to ``narrow`` times as wide as one that is near do not count in `major_hits`."""
         self._narrow = narrow
         self.outside: list[_Outside] = []
+        self.dof = np.inf
         self.hits: dict[int, int] = {}
         self.run_hits: dict[int, int] = {}
         self._mixture, self._log_evidence = mixture, log_evidence
@@ -124,13 +128,17 @@ class KnownModes:
         distances, log_dets, log_shares = self._ellipses(x)
         D = x.shape[1]
         best: tuple[float, np.ndarray] | None = None
+        gaussian = np.inf
         for nu in _DEGREES:
             joint = log_shares + _log_elliptical(distances, log_dets, D, nu)
             error = np.abs(log_p - self._log_evidence - scipy.special.logsumexp(joint, axis=1))[usable]
             match = float(np.quantile(error, _MATCHED))
+            gaussian = match if np.isinf(nu) else gaussian
             if best is None or match < best[0] - 1e-3:
                 best = match, joint
+                heaviest = nu
         assert best is not None
+        self.dof = heaviest if best[0] <= gaussian - _HEAVIER else np.inf
         if best[0] > 1.0:
             return self.explain(x)
         return scipy.special.logsumexp(best[1], axis=1), np.argmax(best[1], axis=1)

@@ -75,6 +75,7 @@ class ModeSearch(NamedTuple):
         covered_width: the width down to which such a mode would have been found with 95% certainty, relative
             to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would.
         narrow_goal: the width that suffices for the search to be thorough.
+        dof: degrees of freedom that the tails of the modes seem to have; infinite for Gaussians.
     """
 
     missed: tuple[MissedMode, ...]
@@ -88,6 +89,7 @@ class ModeSearch(NamedTuple):
     near_probes: int = 0
     covered_width: float = 1.0
     narrow_goal: float = 1.0
+    dof: float = np.inf
 
     @property
     def new_mode_chance(self) -> float:
@@ -289,4 +291,5 @@ class _LbfgsSearch:
             near_probes=self._near_probes,
             covered_width=self._covered,
             narrow_goal=self._narrow_goal,
+            dof=known.dof,
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
 from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
@@ -26,7 +27,7 @@ from natmix.targets import AbstractTarget, JaxTarget
 
 COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
-RESERVED_SHARE = 0.1
+RESERVED_SHARE = 0.15
 """The share of ``max_evaluations`` and of ``max_seconds`` that is reserved for the last one."""
 _MIDWAY_SECONDS = 0.5
 """The share of the seconds left that a search on the way may take."""
@@ -34,6 +35,8 @@ MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
 _WIDER = 1.5
 """Candidates for new components are drawn from a Gaussian so many times as wide as all modes together."""
+_TAIL_COMPONENTS = 4
+"""Components for a missed mode with the tails of Student's t; the fit alone would add them one by one."""
 _MAX_CLUSTERS = 3
 """Components for the points that chains have found not covered."""
 
@@ -208,7 +211,14 @@ class Verifier:
             means = np.stack([m.position for m in search.missed])
             usual = np.average(np.asarray(mixture.covariances, float), 0, np.asarray(mixture.weights, float))
             covariances = np.stack([usual if m.covariance is None else m.covariance for m in search.missed])
-            return self._components(mixture, shares, means, covariances, "mode search")
+            scales = tail_scales(search.dof)
+            return self._components(
+                mixture,
+                np.repeat(shares / len(scales), len(scales)),
+                np.repeat(means, len(scales), axis=0),
+                (covariances[:, None] * scales[:, None, None]).reshape(-1, *covariances.shape[1:]),
+                "mode search",
+            )
         if chains is not None and chains.significant and len(chains.points):
             points = chains.points
             if len(points) < 2 * (mixture.dim + 1):
@@ -241,6 +251,17 @@ class Verifier:
         spread = inside + np.cov(centres.T, bias=True).reshape(inside.shape)
         wider = _gaussians(mixture, np.zeros(1), centres.mean(axis=0)[None], _WIDER**2 * spread[None])
         return wider if usable_components(wider).all() else self._region
+
+
+def tail_scales(dof: float) -> np.ndarray:
+    """Factors of the covariance of the Gaussians that together make Student's t.
+
+    It is a mixture of Gaussians over all scales, whose inverse has a gamma distribution.
+    """
+    if np.isinf(dof):
+        return np.ones(1)
+    quantiles = (np.arange(_TAIL_COMPONENTS) + 0.5) / _TAIL_COMPONENTS
+    return 1 / (scipy.special.gammaincinv(dof / 2, quantiles) / (dof / 2))
 
 
 def _gaussians(like: Mixture, log_weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> Mixture:
