@@ -20,7 +20,7 @@ from posteriors.catalogue import PROBLEMS
 
 import natmix
 from natmix import JaxTarget, Mixture
-from natmix.diagnostics import search_modes
+from natmix.diagnostics import SearchProblem, search_modes
 
 RUNS = 32
 
@@ -102,9 +102,8 @@ def _found(dim: int, distance: float, seeds: int) -> int:
     away = jnp.asarray(distance * direction / np.linalg.norm(direction))
     one = Mixture.full([1.0], np.zeros((1, dim)), np.eye(dim)[None])
     target = JaxTarget(lambda x: jnp.logaddexp(one.log_prob(x), one.log_prob(x - away)), dim)
-    return sum(
-        bool(search_modes(one, target, one, 0.0, jax.random.key(s), RUNS).missed) for s in range(seeds)
-    )
+    problems = [SearchProblem(one, target, one, 0.0, jax.random.key(s)) for s in range(seeds)]
+    return sum(bool(search_modes(problem, RUNS).missed) for problem in problems)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import scipy.stats
 
 from natmix import HostTarget, Mixture
 from natmix.diagnostics.population_search import search_without_gradients
+from natmix.diagnostics.search_problem import SearchProblem
 
 BUDGETS = 2_000, 10_000, 25_000
 DEGREES = 5.0
@@ -151,9 +152,9 @@ def search(case: Case, budget: int, seed: int) -> tuple[bool, int, int, int, flo
     dim = case.mixture.dim
     target = HostTarget(case.log_density, dim, batched=True)
     before = time.process_time()
-    found = search_without_gradients(
-        case.mixture, target, case.region, case.log_evidence, jax.random.key(seed), budget
-    )
+    key = jax.random.key(seed)
+    problem = SearchProblem(case.mixture, target, case.region, case.log_evidence, key, budget)
+    found = search_without_gradients(problem)
     seconds = time.process_time() - before
     assert found.evaluations <= budget
     near = 0

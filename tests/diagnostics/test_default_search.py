@@ -10,7 +10,7 @@ import pytest
 
 import natmix
 from natmix import HostTarget
-from natmix.diagnostics import agreement, search_modes
+from natmix.diagnostics import SearchProblem, agreement, search_modes
 from natmix.diagnostics.budget import COST_SHARE, EVALUATIONS_PER_RUN, MAX_RUNS, MIN_RUNS
 from natmix.result.diagnosing import diagnostic_budget
 
@@ -123,9 +123,9 @@ def test_when_there_is_none_the_headline_and_a_line_say_so(good):
 
 def test_limits_of_a_search(good):
     def searched(**limits):
-        return search_modes(
-            good.mixture, good.target, good.start, np.log(2 * np.pi), jax.random.key(0), 20, **limits
-        )
+        log_z = float(np.log(2 * np.pi))
+        key = jax.random.key(0)
+        return search_modes(SearchProblem(good.mixture, good.target, good.start, log_z, key, **limits), 20)
 
     whole = searched()
     assert whole.runs == 20

@@ -12,7 +12,7 @@ from scipy import stats
 
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
-from natmix.diagnostics import agreement, diagnose, pareto_smooth, search_modes
+from natmix.diagnostics import SearchProblem, agreement, diagnose, pareto_smooth, search_modes
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
@@ -27,7 +27,8 @@ def judged(mixture, target, search=0, start=None, samples=4000):
     first = diagnose(mixture, draws)
     if not search:
         return first
-    searched = search_modes(mixture, target, start, first.log_evidence.value, jax.random.key(2), search)
+    problem = SearchProblem(mixture, target, start, first.log_evidence.value, jax.random.key(2))
+    searched = search_modes(problem, search, near_probes=2000)
     return diagnose(mixture, draws, searched)
 
 
@@ -84,7 +85,10 @@ def test_a_missed_mode_is_found_by_a_search():
 def test_a_search_reaches_a_hundred_widths(distance):
     far = spherical([0.5, 0.5], [[0.0, 0, 0], [0, 0.6 * distance, -0.8 * distance]])
     half = spherical([1.0], [[0.0, 0, 0]])
-    found = [search_modes(half, target_of(far), half, 3 - np.log(2), jax.random.key(s), 32) for s in range(4)]
+    found = [
+        search_modes(SearchProblem(half, target_of(far), half, 3 - np.log(2), jax.random.key(s)), 32)
+        for s in range(4)
+    ]
     assert sum(len(f.missed) for f in found) >= 3
     words = str(judged(half, target_of(far), search=5, start=half))
     assert "up to 100 widths of the initial region" in words

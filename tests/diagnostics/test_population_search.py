@@ -9,6 +9,7 @@ import pytest
 
 from natmix import HostTarget, JaxTarget, Mixture
 from natmix.diagnostics.population_search import search_without_gradients
+from natmix.diagnostics.search_problem import SearchProblem
 
 AWAY = 12.0
 LOG_HALF = float(np.log(0.5))
@@ -41,9 +42,8 @@ class Counted:
 def searched(fn, log_evidence, budget=3000, seed=0, dim=2, seen=None):
     counted = Counted(fn)
     target = HostTarget(counted, dim, batched=True)
-    found = search_without_gradients(
-        one(dim), target, one(dim), log_evidence, jax.random.key(seed), budget, seen
-    )
+    problem = SearchProblem(one(dim), target, one(dim), log_evidence, jax.random.key(seed), budget)
+    found = search_without_gradients(problem, seen)
     assert found.evaluations == counted.points <= budget
     assert found.method == "population"
     return found, counted
@@ -110,16 +110,18 @@ def test_a_jax_target_in_its_precision(dtype):
         return jnp.logaddexp(-0.5 * jnp.sum(x**2), -0.5 * jnp.sum((x - AWAY) ** 2))
 
     target = JaxTarget(log_p, 2, values_only=True)
-    found = search_without_gradients(
-        one(dtype=dtype), target, one(dtype=dtype), float(np.log(2 * np.pi)), jax.random.key(0), 2000
-    )
+    log_z = float(np.log(2 * np.pi))
+    problem = SearchProblem(one(dtype=dtype), target, one(dtype=dtype), log_z, jax.random.key(0), 2000)
+    found = search_without_gradients(problem)
     assert len(found.missed) == 1
 
 
 def test_an_executor():
     with ThreadPoolExecutor(2) as executor:
         target = HostTarget(lambda x: both(x[None])[0], 2, executor=executor)
-        found = search_without_gradients(one(), target, one(), LOG_HALF, jax.random.key(0), 1000)
+        found = search_without_gradients(
+            SearchProblem(one(), target, one(), LOG_HALF, jax.random.key(0), 1000)
+        )
     assert len(found.missed) == 1
 
 

@@ -235,6 +235,20 @@ def test_the_chance_of_a_new_mode_is_printed():
     assert "chance" not in str(diagnose(*gaussian(1.0), SEARCHED))
 
 
+def test_trust_asks_for_a_search_for_narrow_modes():
+    searched = ModeSearch((), 1, 120, 9000, hits=(120,), near_probes=2000)
+    enough = diagnose(*gaussian(1.0), searched._replace(covered_width=0.081, narrow_goal=0.1))
+    assert enough.verdict == "trust"
+    assert "modes less than 0.081 times as wide as those known are not covered" in str(enough)
+    few = diagnose(*gaussian(1.0), searched._replace(covered_width=0.3, narrow_goal=0.21))
+    assert few.verdict == "unsearched"
+    assert "covers modes next to the known ones down to 0.3 times their widths" in few.reasons[1]
+    assert str(few).startswith("GOOD AT THE MODES IT HAS: the search for others was not thorough")
+    none = diagnose(*gaussian(1.0), searched._replace(near_probes=0, narrow_goal=0.1))
+    assert none.verdict == "unsearched"
+    assert "has not looked for narrow modes" in none.reasons[1]
+
+
 # Advice ---------------------------------------------------------------------------------------------
 
 

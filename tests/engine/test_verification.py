@@ -6,10 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import natmix
-from natmix import JaxTarget
-from natmix.engine.verifier import COST_SHARE
+from natmix import GMMVI, JaxTarget, Mixture
+from natmix.diagnostics import SearchProblem, explore, search_modes
+from natmix.diagnostics.chains import ChainsLateError
+from natmix.diagnostics.elbo import evaluated_draws
+from natmix.diagnostics.mode_search import NARROW_WIDTH
+from natmix.engine.limits import Limits
+from natmix.engine.verifier import COST_SHARE, MAX_REPAIRS, RESERVED_SHARE, Verifier, tail_scales
 
 jax.config.update("jax_enable_x64", True)
 
@@ -178,3 +184,119 @@ def test_many_modes_in_many_dimensions():
     assert result.diagnosis.verdict == "trust"
     assert len(result.diagnosis.modes) == 12
     assert result.diagnosis.log_evidence.value == pytest.approx(0, abs=0.01)
+
+
+# What ends a fit ------------------------------------------------------------------------------------
+
+
+def test_the_time_limit_leaves_the_last_search_its_share(monkeypatch):
+    readings = iter(range(1_000_000))
+    monkeypatch.setattr("natmix.engine.clock.Clock.read", lambda clock: 0.05 * next(readings))
+    result = natmix.fit(two, 2, max_seconds=50, tolerance=0.0, progress=False)
+    assert result.stopped == "max_seconds"
+    assert len(result.verification.repairs) == 1  # by the search on the way
+    assert result.verification.mode_search is not None  # the last one
+    assert result.verification.mode_search.missed == ()
+    assert result.diagnosis.verdict == "trust"
+
+
+def test_seconds_are_reserved_where_there_is_a_search():
+    def verifier(target):
+        return Verifier(
+            GMMVI.from_codename("samtron"), target, Mixture.full([1.0], [[0.0, 0.0]], [np.eye(2)]), None
+        )
+
+    limits = Limits(max_seconds=20.0)
+    assert verifier(JaxTarget(two, 2)).reserved_seconds(limits) == RESERVED_SHARE * 20
+    assert verifier(JaxTarget(two, 2)).reserved_seconds(Limits()) == 0
+    random = JaxTarget(lambda key, x: two(x), 2, stochastic=True)
+    assert verifier(random).reserved_seconds(limits) == 0
+
+
+def test_chains_end_at_the_time_limit_and_are_counted():
+    calls = []
+
+    def values(x):
+        calls.append(len(x))
+        return -0.5 * np.sum(x**2, axis=1)
+
+    mixture = Mixture.full([1.0], np.zeros((1, 2)), np.eye(2)[None])
+    target = natmix.HostTarget(values, 2, batched=True, gradient=lambda x: -x)
+    draws = evaluated_draws(mixture, target, jax.random.key(0), 500)
+    calls.clear()
+    with pytest.raises(ChainsLateError) as late:
+        explore(mixture, target, draws, jax.random.key(1), 50, max_seconds=0.0)
+    assert late.value.evaluations == sum(calls)
+    inside = JaxTarget(lambda x: -0.5 * jnp.sum(x**2), 2)
+    draws = evaluated_draws(mixture, inside, jax.random.key(0), 500)
+    whole, timed = (
+        explore(mixture, inside, draws, jax.random.key(1), 50, 4, most) for most in (np.inf, 600.0)
+    )
+    np.testing.assert_array_equal(whole.points, timed.points)
+    assert whole.uncovered == timed.uncovered
+
+
+@pytest.mark.parametrize(
+    "log_density",
+    [lambda x: -2.5 * jnp.log(jnp.sum((x - 3) ** 2)), lambda x: -0.1 * jnp.log1p(jnp.sum(x**2))],
+    ids=["unbounded", "improper"],
+)
+def test_what_cannot_be_normalised_is_not_repaired_for_ever(log_density):
+    result = natmix.fit(log_density, 2, progress=False, max_iterations=240)
+    assert len(result.verification.repairs) <= MAX_REPAIRS
+    assert result.counts.verification_evaluations <= COST_SHARE * result.counts.evaluations
+    assert result.diagnosis.verdict != "trust"
+
+
+def test_a_narrow_mode_next_to_a_wide_one_is_repaired():
+    away = jnp.array([6.0, 4.5])
+
+    def target(x):
+        wide = jnp.log(0.4) - 0.5 * jnp.sum(x**2)
+        return jnp.logaddexp(wide, jnp.log(0.6 / 9e-4) - 0.5 * jnp.sum((x - away) ** 2) / 9e-4)
+
+    alone = natmix.fit(target, 2, verify=False, progress=False, max_evaluations=100_000)
+    assert len(alone.diagnose(search=0, explore=0).modes) == 1
+    result = natmix.fit(target, 2, progress=False, max_evaluations=100_000)
+    assert [r.by for r in result.verification.repairs] == ["mode search"]
+    assert result.diagnosis.verdict == "trust"
+    assert result.diagnosis.log_evidence.value == pytest.approx(LOG_Z, abs=0.01)
+    assert result.verification.mode_search.covered_width <= NARROW_WIDTH
+
+
+# Heavy tails ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [2, 10])
+def test_a_few_gaussians_of_several_scales_make_students_t(dim):
+    scales = tail_scales(5.0)
+    together = Mixture.full(np.ones(4) / 4, np.zeros((4, dim)), scales[:, None, None] * np.eye(dim))
+    x = np.asarray(together.sample(4000, key=0))
+    exact = stats.multivariate_t(np.zeros(dim), df=5).logpdf(x)
+    assert np.mean(np.asarray(together.log_prob(x)) - exact) < 0.1
+    alone = np.asarray(Mixture.full([1.0], np.zeros((1, dim)), np.eye(dim)[None]).sample(4000, key=0))
+    one = stats.multivariate_normal(np.zeros(dim)).logpdf(alone)
+    ratio = np.mean(np.asarray(together.log_prob(x)) - exact) / np.mean(
+        one - stats.multivariate_t(np.zeros(dim), df=5).logpdf(alone)
+    )
+    assert ratio < 0.5
+    assert tail_scales(np.inf).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("heavy", [True, False])
+def test_the_search_tells_the_tails_of_the_modes(heavy):
+    dim, away = 5, 30.0
+
+    def mode(x):
+        square = jnp.sum(x**2)
+        return -5.0 * jnp.log1p(square / 5) if heavy else -0.5 * square
+
+    target = JaxTarget(lambda x: jnp.logaddexp(mode(x), mode(x - away)), dim)
+    known = Mixture.full([1.0], np.zeros((1, dim)), np.eye(dim)[None])
+    constant = (
+        stats.multivariate_t(np.zeros(dim), df=5) if heavy else stats.multivariate_normal(np.zeros(dim))
+    )
+    log_z = -float(constant.logpdf(np.zeros(dim)))
+    found = search_modes(SearchProblem(known, target, known, log_z, jax.random.key(0)), 32)
+    assert len(found.missed) == 1
+    assert found.dof in ((3.0, 5.0, 10.0) if heavy else (np.inf,))

@@ -8,6 +8,7 @@ from natmix.diagnostics.known_modes import MissedMode
 from natmix.diagnostics.mode_search import ModeSearch, search_modes
 from natmix.diagnostics.modes import Mode, mode_labels, modes
 from natmix.diagnostics.psis import SmoothedWeights, k_hat_limit, pareto_smooth
+from natmix.diagnostics.search_problem import SearchProblem
 
 __all__ = [
     "HIDDEN_SHARE",
@@ -17,6 +18,7 @@ __all__ = [
     "MissedMode",
     "Mode",
     "ModeSearch",
+    "SearchProblem",
     "SmoothedWeights",
     "UnsharedMode",
     "agreement",

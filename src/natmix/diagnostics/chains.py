@@ -9,6 +9,7 @@ All of it is one function, `_advance`, from one evaluation of the target to the 
 target inside JAX is compiled with it into one program, others are called in between.
 """
 
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +27,8 @@ LEAPFROG_STEPS = 8
 _MAX_STEP, _MIN_STEP = 1.2, 0.1
 """Leapfrog step sizes, over D^(1/4), in the component's standard deviations; drawn for every step, evenly on
 a log scale: small ones are accepted where the target is narrower than the component."""
+_BLOCK = 32
+"""Evaluations of every chain between two looks at the clock."""
 _WALK_STEP = 2.4
 """The largest step size of a random walk, over D^(1/2); the smallest is an eighth of it."""
 
@@ -75,6 +78,14 @@ class _State(NamedTuple):
     accepted: Float[Array, ""]
 
 
+class ChainsLateError(Exception):
+    """The time for the chains is spent after so many evaluations of the target."""
+
+    def __init__(self, evaluations: int) -> None:
+        super().__init__("The time limit was reached.")
+        self.evaluations = evaluations
+
+
 def run_chains(
     mixture: Mixture,
     target: AbstractTarget,
@@ -83,16 +94,26 @@ def run_chains(
     key: PRNGKey,
     *,
     gradients: bool,
+    max_seconds: float = np.inf,
 ) -> ChainRecord:
-    """So many steps from each point; the target's density must be positive there."""
+    """So many steps from each point; the target's density must be positive there.
+
+    Raises:
+        ChainsLateError: they take longer than ``max_seconds``; looked at after every `_BLOCK` evaluations.
+    """
     start: Any = np.asarray(x, mixture.dtype)
     times = 1 + steps * _leapfrog_steps(gradients)
-    if target.inside_jax:
-        with collector_paused():
-            state = _all_steps(mixture, target, start, steps, gradients, key)
-    else:
-        state = _compiled_initial_state(mixture, start, steps, gradients)
-        for _ in range(times):
+    deadline = time.monotonic() + max_seconds
+    state = _compiled_initial_state(mixture, start, steps, gradients)
+    block = (times if np.isinf(max_seconds) else _BLOCK) if target.inside_jax else 1
+    for done in range(0, times, block):
+        if time.monotonic() > deadline:
+            raise ChainsLateError(done * len(x))
+        if target.inside_jax:
+            with collector_paused():
+                number = jnp.asarray(min(block, times - done))
+                state = jax.block_until_ready(_some_steps(mixture, target, state, number, gradients, key))
+        else:
             found = target.evaluate(key, state.proposal.x, len(x), gradients)
             state = _compiled_advance(mixture, state, found.log_density, found.gradient, key)
     ratios, last = np.asarray(state.log_ratio, float), np.asarray(state.position.x, float)
@@ -104,22 +125,18 @@ def _leapfrog_steps(gradients: bool) -> int:
 
 
 @quick_jit()
-def _all_steps(
-    mixture: Mixture,
-    target: AbstractTarget,
-    x: Float[Array, "N D"],
-    steps: int,
-    gradients: bool,
-    key: PRNGKey,
+def _some_steps(
+    mixture: Mixture, target: AbstractTarget, state: _State, number: Count, gradients: bool, key: PRNGKey
 ) -> _State:
+    """So many evaluations of every chain."""
     key_target, key_walk = jax.random.split(key)
 
     def body(_: Count, state: _State) -> _State:
-        found = target.evaluate(key_target, state.proposal.x, x.shape[0], gradients)
+        x = state.proposal.x
+        found = target.evaluate(key_target, x, x.shape[0], gradients)
         return _advance(mixture, state, found.log_density, found.gradient, key_walk)
 
-    times = 1 + steps * _leapfrog_steps(gradients)
-    return jax.lax.fori_loop(0, times, body, _initial_state(mixture, x, steps, gradients))
+    return jax.lax.fori_loop(0, number, body, state)
 
 
 def _initial_state(mixture: Mixture, x: Float[Array, "N D"], steps: int, gradients: bool) -> _State:

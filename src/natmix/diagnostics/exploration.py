@@ -6,6 +6,7 @@ unchanged, if the mixture covers the target. Where it does not, as in the neck o
 reach places with far larger log p - log q than before. They do not cross barriers: see `mode_search`.
 """
 
+import time
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import scipy
 from jaxtyping import Float, Int
 
 from natmix.array_types import PRNGKey
-from natmix.diagnostics.chains import LEAPFROG_STEPS, run_chains
+from natmix.diagnostics.chains import LEAPFROG_STEPS, ChainsLateError, run_chains
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.psis import pareto_smooth
@@ -98,10 +99,17 @@ def explore(
     key: PRNGKey,
     chains: int,
     steps: int = CHAIN_STEPS,
+    max_seconds: float = np.inf,
 ) -> Exploration:
-    """Run ``chains`` from samples of the mixture, resampled by their importance weights."""
-    size = len(draws)
+    """Run ``chains`` from samples of the mixture, resampled by their importance weights.
+
+    Raises:
+        ChainsLateError: they take longer than ``max_seconds``.
+    """
+    size, deadline = len(draws), time.monotonic() + max_seconds
     for i in range(_batches(chains, size)):  # of the size for which everything is compiled
+        if time.monotonic() > deadline:
+            raise ChainsLateError(i * size)
         draws = draws.joined(evaluated_draws(mixture, target, jax.random.fold_in(key, i), size))
     usable = np.isfinite(draws.log_target)
     x, log_w = draws.x[usable], pareto_smooth(draws.log_ratio[usable]).log_weights
@@ -111,7 +119,12 @@ def explore(
     start, mass = starting_points(draws.log_target[usable], weights, chains, rng)
     gradients = target.has_gradient
     times = steps if gradients else steps * LEAPFROG_STEPS
-    record = run_chains(mixture, target, x[start], times, key, gradients=gradients)
+    try:
+        left = deadline - time.monotonic()
+        record = run_chains(mixture, target, x[start], times, key, gradients=gradients, max_seconds=left)
+    except ChainsLateError as late:
+        late.evaluations += _batches(chains, size) * size
+        raise
     before = draws.log_ratio[usable] - log_z > UNCOVERED_LOG_RATIO
     uncovered = record.log_ratio - log_z > UNCOVERED_LOG_RATIO
     after = np.mean(uncovered[times // 2 :], axis=0)

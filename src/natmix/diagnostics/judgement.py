@@ -116,7 +116,19 @@ def judge(
     if not search.thorough:
         few = f"reached {search.seldom} of {len(search.hits)} known modes seldom or never"
         return Judgement("unsearched", (good, f"The mode search {few}: it may have missed others."))
+    if not search.covers_narrow_modes:
+        return Judgement("unsearched", (good, _narrow_modes(search)))
     return Judgement("trust", (good,))
+
+
+def _narrow_modes(search: ModeSearch) -> str:
+    needed = f"down to {search.narrow_goal:.2g} times their widths would take more evaluations"
+    if search.covered_width >= 1:
+        return f"The mode search has not looked for narrow modes next to the known ones: {needed}."
+    return (
+        f"The mode search covers modes next to the known ones down to {search.covered_width:.2g} times their "
+        f"widths: {needed}."
+    )
 
 
 def _too_few_digits(rounding: float, remedies: Remedies) -> str:

@@ -2,12 +2,13 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
+from natmix.diagnostics.host_density import HostDensity
 from natmix.diagnostics.modes import mode_labels
+from natmix.diagnostics.narrow_modes import REACH, Ellipses
 from natmix.initialization.pathfinder import PathGaussian, in_mode
 from natmix.mixture import Mixture
 
@@ -16,6 +17,8 @@ _MISSED_DEFICIT, _LOW_DEFICIT = np.log(20), 1.0
 and at the end of a run for that centre to be computed. Of a missed mode with a hundredth of the total mass
 2000 samples of the mixture have one or none; with 2 nats a regression's third mode counted as missed although
 the mixture's samples covered it."""
+_SAME_END = 0.01
+"""Runs end in one mode if the squared distance of their ends, in the covariance there, is below this."""
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
 _MAX_PAIRS = 2**22
@@ -26,6 +29,8 @@ _DEGREES = (np.inf, 30.0, 10.0, 5.0, 3.0)
 """Degrees of freedom of the densities that may explain points in the tails; infinite is a Gaussian."""
 _MATCHED = 0.25
 """The share of the points that must be matched."""
+_HEAVIER = 0.5
+"""Nats by which heavy tails must match them better than Gaussians do, to count as such."""
 
 
 class MissedMode(NamedTuple):
@@ -58,19 +63,26 @@ class KnownModes:
         outside: the Gaussians found outside of the mixture.
         hits: how many runs and probes ended in each mode, by its number.
         run_hits: the same for runs alone.
+        dof: degrees of freedom of the tails, by the last points of `explain_with_tails`.
     """
 
-    def __init__(self, mixture: Mixture, log_evidence: float) -> None:
+    def __init__(self, mixture: Mixture, log_evidence: float, narrow: float = 0.0) -> None:
+        """Modes up to ``narrow`` times as wide as one that is near do not count in `major_hits`."""
+        self._narrow = narrow
         self.outside: list[_Outside] = []
+        self.dof = np.inf
         self.hits: dict[int, int] = {}
         self.run_hits: dict[int, int] = {}
         self._mixture, self._log_evidence = mixture, log_evidence
+        self._density = HostDensity(mixture)
+        self._ends: list[tuple[PathGaussian, int]] = []
         self._labels = mode_labels(mixture)
         self._own = int(self._labels.max()) + 1
         weights = np.asarray(mixture.weights, float)
         heaviest = [np.argmax(np.where(self._labels == m, weights, -1)) for m in range(self._own)]
         self._centres = np.asarray(mixture.means, float)[heaviest]
         self._own_shares = np.bincount(self._labels, weights) / weights.sum()
+        self._own_ellipses = _moments(mixture, self._labels)
 
     @property
     def centres(self) -> Float[np.ndarray, "M D"]:
@@ -87,9 +99,7 @@ class KnownModes:
         step = max(1, _MAX_PAIRS // self._mixture.num_components)
         for i in range(0, len(x), step):
             rows = slice(i, i + step)
-            points = jnp.asarray(x[rows], self._mixture.dtype)
-            joint = np.asarray(self._mixture.component_log_prob(points), float)
-            joint = joint + np.asarray(self._mixture.log_weights, float)
+            joint = self._density.log_joint(x[rows])
             log_q[rows] = scipy.special.logsumexp(joint, axis=1)
             mode[rows] = self._labels[np.argmax(joint, axis=1)]
         for number in range(len(self.outside)):
@@ -118,40 +128,50 @@ class KnownModes:
         distances, log_dets, log_shares = self._ellipses(x)
         D = x.shape[1]
         best: tuple[float, np.ndarray] | None = None
+        gaussian = np.inf
         for nu in _DEGREES:
             joint = log_shares + _log_elliptical(distances, log_dets, D, nu)
             error = np.abs(log_p - self._log_evidence - scipy.special.logsumexp(joint, axis=1))[usable]
             match = float(np.quantile(error, _MATCHED))
+            gaussian = match if np.isinf(nu) else gaussian
             if best is None or match < best[0] - 1e-3:
                 best = match, joint
+                heaviest = nu
         assert best is not None
+        self.dof = heaviest if best[0] <= gaussian - _HEAVIER else np.inf
         if best[0] > 1.0:
             return self.explain(x)
         return scipy.special.logsumexp(best[1], axis=1), np.argmax(best[1], axis=1)
 
     def _ellipses(self, x: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Squared distances of points from all modes in their covariances, log determinants, log shares."""
-        weights = np.asarray(self._mixture.weights, float)
-        means = np.asarray(self._mixture.means, float)
-        covariances = np.asarray(self._mixture.covariances, float)
-        modes: list[tuple[np.ndarray, np.ndarray, float]] = []
-        for label in range(self._own):
-            own = np.flatnonzero(self._labels == label)
-            share = weights[own] / weights[own].sum()
-            centre = share @ means[own]
-            apart = means[own] - centre
-            spread = np.einsum("k,kij->ij", share, covariances[own]) + (share[:, None] * apart).T @ apart
-            modes.append((centre, spread, float(np.log(weights[own].sum()))))
-        for o in self.outside:
-            g = o.gaussian
-            modes.append((g.mean, g.covariance, g.elbo - self._log_evidence))
-        distances, log_dets = np.empty((len(x), len(modes))), np.empty(len(modes))
-        for i, (centre, spread, _) in enumerate(modes):
+        modes = self.ellipses()
+        distances, log_dets = np.empty((len(x), len(modes.centres))), np.empty(len(modes.centres))
+        for i, (centre, spread) in enumerate(zip(*modes, strict=True)):
             L = np.linalg.cholesky(spread)
             z = scipy.linalg.solve_triangular(L, (x - centre).T, lower=True, check_finite=False)
             distances[:, i] = np.sum(z * z, axis=0)
             log_dets[i] = np.sum(np.log(np.diag(L)))
-        return distances, log_dets, np.array([m[2] for m in modes])
+        outside = [o.gaussian.elbo - self._log_evidence for o in self.outside]
+        return distances, log_dets, np.concatenate([np.log(self._own_shares), outside])
+
+    def ellipses(self) -> Ellipses:
+        """Mean and covariance of every mode."""
+        own = [(c, S) for c, S in zip(*self._own_ellipses, strict=True)]
+        every = own + [(o.gaussian.mean, o.gaussian.covariance) for o in self.outside]
+        return Ellipses(np.stack([c for c, _ in every]), np.stack([S for _, S in every]))
+
+    def major_ellipses(self) -> Ellipses:
+        """The same of the modes with a hundredth of the mass; of the heaviest one if there are none."""
+        major = self._major() or [int(np.argmax(self._own_shares))]
+        centres, covariances = self.ellipses()
+        return Ellipses(centres[major], covariances[major])
+
+    def distances(self, x: Float[np.ndarray, "N D"]) -> tuple[np.ndarray, np.ndarray]:
+        """From the nearest mode, in its widths, and the width of that mode."""
+        distances, log_dets, _ = self._ellipses(x)
+        nearest = np.argmin(distances, axis=1)
+        return np.sqrt(distances[np.arange(len(x)), nearest]), np.exp(log_dets / x.shape[1])[nearest]
 
     def deficit(
         self, log_p: Float[np.ndarray, " N"], log_q: Float[np.ndarray, " N"]
@@ -170,11 +190,26 @@ class KnownModes:
         log_q, mode = self.explain(x[None])
         if self.deficit(np.array([log_p]), log_q)[0] <= _LOW_DEFICIT:
             return int(mode[0])
+        for gaussian, number in self._ends:
+            step = x - gaussian.mean
+            if step @ np.linalg.solve(gaussian.covariance, step) <= _SAME_END:
+                return number
         inside = (i for i, o in enumerate(self.outside) if in_mode(x, o.gaussian))
         return next((self._own + i for i in inside), None)
 
-    def add(self, gaussian: PathGaussian, log_density: float) -> int:
-        """The number of a Gaussian's mode, which may be a new one."""
+    def add(self, gaussian: PathGaussian, log_density: float, end: Float[np.ndarray, " D"]) -> int:
+        """The number of the mode of a Gaussian that a run has found; it may be a new one.
+
+        Args:
+            gaussian: for the mode.
+            log_density: log p~ at its mean.
+            end: of the run; others that end there are in the same mode.
+        """
+        number = self._number_of(gaussian, log_density)
+        self._ends.append((gaussian._replace(mean=end), number))
+        return number
+
+    def _number_of(self, gaussian: PathGaussian, log_density: float) -> int:
         log_q, mode = self.explain(gaussian.mean[None])
         low = self.deficit(np.array([log_density]), log_q)[0] > _MISSED_DEFICIT
         if not (low and np.isfinite(gaussian.elbo)):
@@ -193,8 +228,7 @@ class KnownModes:
             return ()
         shares = self._shares()
         centres = np.stack([o.gaussian.mean for o in self.outside])
-        points = jnp.asarray(centres, self._mixture.dtype)
-        log_q = np.asarray(self._mixture.log_prob(points), float)
+        log_q = self._density.log_prob(centres)
         deficits = self.deficit(np.array([o.log_density for o in self.outside]), log_q)
         found = [
             MissedMode(o.gaussian.mean, float(share), float(deficit), o.gaussian.covariance)
@@ -204,12 +238,28 @@ class KnownModes:
         return tuple(sorted(found, key=lambda m: -m.share))
 
     def major_hits(self) -> tuple[int, ...]:
-        """The hits, 0 among them, of every mode with at least a hundredth of the mass, the most first."""
-        return tuple(sorted((self.hits.get(mode, 0) for mode in self._major()), reverse=True))
+        """The hits, 0 among them, of every mode with at least a hundredth of the mass, the most first.
+
+        Narrow modes next to wider ones are left out.
+        """
+        return tuple(sorted((self.hits.get(mode, 0) for mode in self._counted()), reverse=True))
 
     def reached_once(self) -> int:
         """The number of such modes that exactly one run has reached."""
-        return sum(self.run_hits.get(mode, 0) == 1 for mode in self._major())
+        return sum(self.run_hits.get(mode, 0) == 1 for mode in self._counted())
+
+    def _counted(self) -> list[int]:
+        """The major modes without narrow ones next to wider ones."""
+        major = self._major()
+        if not self._narrow or len(major) < 2:
+            return major
+        modes = self.ellipses()
+        L = np.linalg.cholesky(modes.covariances[major])
+        width = np.exp(np.log(np.diagonal(L, axis1=1, axis2=2)).mean(axis=1))
+        steps = modes.centres[major][None] - modes.centres[major][:, None]
+        distance = np.linalg.norm(np.linalg.solve(L, steps.swapaxes(1, 2)), axis=1)
+        narrow = (width <= self._narrow * width[:, None]) & (distance <= REACH)
+        return [mode for mode, hidden in zip(major, narrow.any(axis=0), strict=True) if not hidden]
 
     def _major(self) -> list[int]:
         shares = np.concatenate([self._own_shares * (1 - self._shares().sum()), self._shares()])
@@ -220,6 +270,22 @@ class KnownModes:
         log_masses = np.array([o.gaussian.elbo for o in self.outside])
         total = scipy.special.logsumexp([self._log_evidence, *log_masses])
         return np.exp(log_masses - total)
+
+
+def _moments(mixture: Mixture, labels: Int[np.ndarray, " K"]) -> Ellipses:
+    """Mean and covariance of all components with the same label."""
+    weights = np.asarray(mixture.weights, float)
+    means = np.asarray(mixture.means, float)
+    covariances = np.asarray(mixture.covariances, float)
+    M = int(labels.max()) + 1
+    centres, spreads = np.empty((M, mixture.dim)), np.empty((M, mixture.dim, mixture.dim))
+    for label in range(M):
+        own = np.flatnonzero(labels == label)
+        share = weights[own] / weights[own].sum()
+        centres[label] = share @ means[own]
+        apart = means[own] - centres[label]
+        spreads[label] = np.einsum("k,kij->ij", share, covariances[own]) + (share[:, None] * apart).T @ apart
+    return Ellipses(centres, spreads)
 
 
 def _log_normal(x: Float[np.ndarray, "N D"], gaussian: PathGaussian) -> Float[np.ndarray, " N"]:

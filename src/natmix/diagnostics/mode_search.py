@@ -2,27 +2,26 @@
 
 Where the mixture's density is too low at the end of a run, Pathfinder's Gaussian for that mode tells how much
 mass it has. Between the runs single evaluations at many points, called probes, look for places that no known
-mode explains: in many dimensions, or next to a wide mode, a narrow mode attracts few runs.
+mode explains: in many dimensions a mode attracts few runs. At the end other probes look for narrow modes next
+to the known ones (`narrow_modes`).
 """
 
 import contextlib
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import scipy
 from jaxtyping import Float
 
-from natmix.array_types import PRNGKey
 from natmix.diagnostics.known_modes import KnownModes, MissedMode
+from natmix.diagnostics.narrow_modes import covered_width, probes_near, suspicious
+from natmix.diagnostics.search_problem import SearchProblem
 from natmix.diagnostics.search_starts import around_modes, around_region, probes
-from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
+from natmix.initialization.evaluator import BudgetSpentError
 from natmix.initialization.lbfgs import LbfgsPath
 from natmix.initialization.lbfgs_batch import lbfgs_runs
 from natmix.initialization.pathfinder import best_gaussian, widened
 from natmix.kernels.threads import single_threaded_blas
-from natmix.mixture import Mixture
-from natmix.targets import AbstractTarget
 
 PROBES_PER_RUN = 16
 """Probes for every L-BFGS run."""
@@ -42,6 +41,21 @@ attracts twenty times fewer runs than the rarest known one would then have been 
 
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
+NARROW_WIDTH, MANY_PROBES = 0.1, 50_000
+"""And if it has looked for modes down to that width, relative to their neighbour, or where that takes more
+probes than these, down to the width that these cover: in five dimensions 0.21, in thirty hardly any."""
+_FIRST_SHARE = 0.5
+"""Of the evaluations, for rounds of runs and probes before the search for narrow modes."""
+MOST_PROBES, _FINEST = 100_000, 0.02
+"""It goes on up to so many probes, or down to that width."""
+_NARROW_NEIGHBOUR = 0.3
+"""Where probes cover it, a mode of that width next to a wider one is theirs to find, not that of runs."""
+_FIRST_BLOCK, _LARGEST_BLOCK = 512, 4096
+"""Probes for narrow modes are evaluated in blocks that grow eightfold, as the evaluator pads them."""
+_FIRST_STEP = 0.01
+"""Of L-BFGS runs from such probes, in widths of the known mode: a longer step would leave a narrow one."""
+_PROBES_PER_FOLLOWED = 160
+"""At most so many runs start from suspicious probes: they take about a quarter of what the probes take."""
 
 
 class ModeSearch(NamedTuple):
@@ -53,10 +67,15 @@ class ModeSearch(NamedTuple):
         runs: the number of finished runs: of L-BFGS, or of a population without gradients.
         evaluations: of the target (values and gradients; a Hessian counts as D).
         hits: how many runs and probes ended in each known mode, found now or before; modes below a hundredth
-            of the mass do not count.
+            of the mass do not count, nor do narrow ones next to a wider one, which few runs can reach.
         method: how it was searched: "L-BFGS", or "population" for a target without gradients.
         once: the number of modes that exactly one run has reached; None for those with one of ``hits``.
         trials: the number of runs that ended in some mode, minor ones included; 0 for the sum of ``hits``.
+        near_probes: evaluations in search of narrow modes next to the known ones.
+        covered_width: the width down to which such a mode would have been found with 95% certainty, relative
+            to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would.
+        narrow_goal: the width that suffices for the search to be thorough.
+        dof: degrees of freedom that the tails of the modes seem to have; infinite for Gaussians.
     """
 
     missed: tuple[MissedMode, ...]
@@ -67,6 +86,10 @@ class ModeSearch(NamedTuple):
     method: str = "L-BFGS"
     once: int | None = None
     trials: int = 0
+    near_probes: int = 0
+    covered_width: float = 1.0
+    narrow_goal: float = 1.0
+    dof: float = np.inf
 
     @property
     def new_mode_chance(self) -> float:
@@ -92,67 +115,72 @@ class ModeSearch(NamedTuple):
         """Whether it has reached nearly all known modes several times, so that it would reach others."""
         return self.seldom <= _TOLERATED_UNREACHED * len(self.hits)
 
+    @property
+    def covers_narrow_modes(self) -> bool:
+        """Whether it has looked for narrow modes as well as can be asked for in this dimension."""
+        return self.covered_width <= self.narrow_goal
+
 
 def search_modes(
-    mixture: Mixture,
-    target: AbstractTarget,
-    region: Mixture,
-    log_evidence: float,
-    key: PRNGKey,
+    problem: SearchProblem,
     runs: int,
-    max_evaluations: int | None = None,
-    max_seconds: float = np.inf,
     starts: Float[np.ndarray, "S D"] | None = None,
     *,
     probed: int = 0,
     widen: bool = False,
+    near_probes: int = 0,
 ) -> ModeSearch:
     """L-BFGS runs and probes around the initial region and around the known modes.
 
     Args:
-        mixture: to compare with.
-        target: whose modes are searched for.
-        region: one Gaussian, the initial region.
-        log_evidence: log Z of the target.
-        key: of all random numbers.
+        problem: what is searched, and within which limits.
         runs: the number of L-BFGS runs in the first round.
-        max_evaluations: of the target.
-        max_seconds: after which the target is evaluated no more.
         starts: points to start from first, in addition.
         probed: the number of probes in the first round, `PROBES_PER_RUN` for each run if that is more.
         widen: double the runs and probes of a round until one finds nothing new and nearly all known modes
             were reached often.
+        near_probes: the most probes for narrow modes, which follow if nothing is missed.
     """
-    search = _LbfgsSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
+    search = _LbfgsSearch(problem)
     quiet = np.errstate(over="ignore", invalid="ignore")
     counted = search.evaluator.failures_counted()
     with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
-        search.run_from(np.empty((0, mixture.dim)) if starts is None else starts)
-        number, probed = runs, max(PROBES_PER_RUN * runs, probed)
-        while not search.round(number, probed) and widen:
-            number, probed = min(2 * number, _MAX_ROUND * runs), search.more_probes(probed)
+        search.run_from(np.empty((0, problem.mixture.dim)) if starts is None else starts)
+        search.widening(runs, probed)
+        settled = search.go_on(widen, _FIRST_SHARE * search.evaluator.remaining)
+        search.look_near(near_probes)
+        if not settled:
+            search.go_on(widen, np.inf)
     return search.result()
 
 
 class _LbfgsSearch:
-    def __init__(
-        self,
-        mixture: Mixture,
-        target: AbstractTarget,
-        region: Mixture,
-        log_evidence: float,
-        key: PRNGKey,
-        max_evaluations: int | None,
-        max_seconds: float,
-    ) -> None:
-        self._rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        self.evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations, max_seconds)
-        self._known = KnownModes(mixture, log_evidence)
-        self._region = region
-        self._runs = self._trials = 0
+    def __init__(self, problem: SearchProblem) -> None:
+        self._rng, self.evaluator = problem.rng(), problem.evaluator()
+        narrow = covered_width(problem.mixture.dim, MANY_PROBES)
+        self._known = KnownModes(
+            problem.mixture, problem.log_evidence, _NARROW_NEIGHBOUR if narrow <= _NARROW_NEIGHBOUR else 0.0
+        )
+        self._region = problem.region
+        self._runs = self._trials = self._near_probes = 0
         self._explained_share = 0.0
+        self._covered, self._narrow_goal = 1.0, NARROW_WIDTH
 
-    def round(self, runs: int, probed: int) -> bool:
+    def widening(self, runs: int, probed: int) -> None:
+        """Set the numbers of runs and probes of the first round."""
+        self._runs_now, self._most_runs = runs, _MAX_ROUND * runs
+        self._probes_now = max(PROBES_PER_RUN * runs, probed)
+
+    def go_on(self, widen: bool, most: float) -> bool:
+        """Rounds until one says that the search may end, or about so many evaluations are spent."""
+        while not self._round(self._runs_now, self._probes_now):
+            self._runs_now = min(2 * self._runs_now, self._most_runs)
+            self._probes_now = self._more_probes(self._probes_now)
+            if not widen or 2 * self.evaluator.evaluations > most:
+                return not widen
+        return True
+
+    def _round(self, runs: int, probed: int) -> bool:
         """One round of runs and probes; whether the search may end after it."""
         before = len(self._known.missed())
         centres = self._known.centres
@@ -165,14 +193,43 @@ class _LbfgsSearch:
         settled = sum(h < _OFTEN for h in hits) <= _TOLERATED_UNREACHED * len(hits)
         return len(self._known.missed()) == before and settled
 
-    def more_probes(self, probed: int) -> int:
+    def _more_probes(self, probed: int) -> int:
         """Twice as many, unless what is known explains too few: then runs tell more."""
         return min(2 * probed, _MAX_PROBES) if self._explained_share > 0.5 else probed
 
-    def run_from(self, points: Float[np.ndarray, "N D"]) -> None:
+    def look_near(self, most: int) -> None:
+        """Probes for narrow modes next to the known ones, until one is found or all were looked for."""
+        block, dim = _FIRST_BLOCK, self._region.dim
+        number = len(self._known.major_ellipses().centres)
+        self._narrow_goal = max(NARROW_WIDTH, covered_width(dim, MANY_PROBES / number))
+        possible = covered_width(dim, MOST_PROBES / number) < 1
+        while possible and self._covered > _FINEST and not self._known.missed():
+            n = int(min(block, most - self._near_probes, _PROBED_SHARE * self.evaluator.remaining))
+            if n < 1:
+                return
+            modes = self._known.major_ellipses()
+            x = probes_near(modes, n, self._rng)
+            log_p = self.evaluator.log_density(x)
+            distance, width = self._known.distances(x)
+            log_q, _ = self._known.explain_with_tails(x, log_p)
+            found = suspicious(self._known.deficit(log_p, log_q), distance)
+            most_runs = max(_FOLLOWED, n // _PROBES_PER_FOLLOWED)
+            for i in range(0, min(len(found), most_runs), _FOLLOWED):
+                chosen = found[i : i + _FOLLOWED]
+                self.run_from(x[chosen], _FIRST_STEP * width[chosen])
+                if self._known.missed():
+                    return
+            self._near_probes += n
+            self._covered = covered_width(dim, self._near_probes / len(modes.centres))
+            block = min(8 * block, _LARGEST_BLOCK)
+
+    def run_from(
+        self, points: Float[np.ndarray, "N D"], first_steps: Float[np.ndarray, " N"] | None = None
+    ) -> None:
         """An L-BFGS run from every point."""
+        steps = np.ones(len(points)) if first_steps is None else first_steps
         for i in range(0, len(points), _BATCH):
-            paths = lbfgs_runs(self.evaluator, points[i : i + _BATCH])
+            paths = lbfgs_runs(self.evaluator, points[i : i + _BATCH], steps[i : i + _BATCH])
             for path in paths:
                 if path.finished:
                     self._take(path)
@@ -192,7 +249,7 @@ class _LbfgsSearch:
                 return
             gaussian = widened(self.evaluator, gaussian, self._rng, self._known.log_explained)
             log_density = float(self.evaluator.log_density(gaussian.mean[None])[0])
-            mode = self._known.add(gaussian, log_density)
+            mode = self._known.add(gaussian, log_density, path.x[-1])
         self._known.hit(mode)
         self._known.run_hits[mode] = self._known.run_hits.get(mode, 0) + 1
 
@@ -231,4 +288,8 @@ class _LbfgsSearch:
             known.major_hits(),
             once=known.reached_once(),
             trials=self._trials,
+            near_probes=self._near_probes,
+            covered_width=self._covered,
+            narrow_goal=self._narrow_goal,
+            dof=known.dof,
         )

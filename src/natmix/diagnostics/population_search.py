@@ -9,13 +9,12 @@ fitted to the values, and importance sampling tells how much mass it has that th
 import contextlib
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import scipy
 from jaxtyping import Bool, Float, Int
 
-from natmix.array_types import PRNGKey
 from natmix.diagnostics.evolution import Runs, next_generation, settings, start_runs
+from natmix.diagnostics.host_density import HostDensity
 from natmix.diagnostics.known_modes import MissedMode
 from natmix.diagnostics.look_back import (
     UNEXPLAINED,
@@ -26,11 +25,10 @@ from natmix.diagnostics.look_back import (
 from natmix.diagnostics.mode_search import ModeSearch
 from natmix.diagnostics.modes import mode_labels
 from natmix.diagnostics.quadratic_fit import fitted_gaussian
+from natmix.diagnostics.search_problem import SearchProblem
 from natmix.diagnostics.search_starts import REACH
-from natmix.initialization.evaluator import BudgetSpentError, TargetEvaluator
+from natmix.initialization.evaluator import BudgetSpentError
 from natmix.kernels.threads import single_threaded_blas
-from natmix.mixture import Mixture
-from natmix.targets import AbstractTarget
 
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
@@ -73,28 +71,15 @@ class _Mode(NamedTuple):
 
 
 def search_without_gradients(
-    mixture: Mixture,
-    target: AbstractTarget,
-    region: Mixture,
-    log_evidence: float,
-    key: PRNGKey,
-    max_evaluations: int,
-    seen: tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]] | None = None,
-    max_seconds: float = np.inf,
+    problem: SearchProblem, seen: tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]] | None = None
 ) -> ModeSearch:
     """Populations from many starting points, which need the target's values only.
 
     Args:
-        mixture: to compare with.
-        target: whose modes are searched for.
-        region: one Gaussian, the initial region.
-        log_evidence: log Z of the target.
-        key: of all random numbers.
-        max_evaluations: of the target, never exceeded.
+        problem: what is searched, and within which limits; that of evaluations must be given.
         seen: points that have been evaluated, and their log densities.
-        max_seconds: after which the target is evaluated no more.
     """
-    search = _PopulationSearch(mixture, target, region, log_evidence, key, max_evaluations, max_seconds)
+    search = _PopulationSearch(problem)
     quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
     counted = search.evaluator.failures_counted()
     with counted, contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
@@ -104,22 +89,13 @@ def search_without_gradients(
 
 
 class _PopulationSearch:
-    def __init__(
-        self,
-        mixture: Mixture,
-        target: AbstractTarget,
-        region: Mixture,
-        log_evidence: float,
-        key: PRNGKey,
-        max_evaluations: int,
-        max_seconds: float,
-    ) -> None:
-        self._mixture, self._log_z, self._region = mixture, log_evidence, region
-        self._rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        self.evaluator = TargetEvaluator(target, key, mixture.dtype, max_evaluations, max_seconds)
-        self._q = _Density(mixture)
+    def __init__(self, problem: SearchProblem) -> None:
+        mixture = problem.mixture
+        self._mixture, self._log_z, self._region = mixture, problem.log_evidence, problem.region
+        self._rng, self.evaluator = problem.rng(), problem.evaluator()
+        self._q = HostDensity(mixture)
         self._labels = mode_labels(mixture)
-        own = np.asarray(mixture.sample(_QUANTILE_DRAWS, key=key), float)
+        own = np.asarray(mixture.sample(_QUANTILE_DRAWS, key=problem.key), float)
         self._low, self._typical = np.quantile(self._q.log_prob(own), (0.01, 0.05))
         self._points: list[tuple[np.ndarray, np.ndarray]] = []
         self._modes: list[_Mode] = []
@@ -221,7 +197,7 @@ class _PopulationSearch:
             if group.size and explained[group[0]]:
                 for i in peaks:
                     self._hit_covered(joint[i])
-        score = log_p[peaks] - self._q.heavy_log_prob(x[peaks])
+        score = log_p[peaks] - self._q.heavy_log_prob(x[peaks], _HEAVY)
         best = peaks[np.argsort(-score, kind="stable")]
         half = (most + 1) // 2
         others = self._rng.permutation(best[half:])[: most - half]
@@ -374,42 +350,6 @@ class _PopulationSearch:
         log_p = np.where(np.isfinite(log_p), log_p, -np.inf)
         self._points.append((x, log_p))
         return log_p
-
-
-class _Density:
-    """The mixture's log densities in double precision, without compilation for every number of points."""
-
-    def __init__(self, mixture: Mixture) -> None:
-        present = np.asarray(mixture.exists)
-        self._log_weights = np.asarray(mixture.log_weights, float)
-        L = np.array(mixture.components.cholesky(), float)
-        L[~present] = np.eye(mixture.dim)
-        self._means = np.where(present[:, None], np.asarray(mixture.means, float), 0)
-        self._inverse = np.linalg.inv(L)
-        self._log_det = np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-
-    def log_prob(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
-        """Log q(x)."""
-        log_q: Float[np.ndarray, " N"] = scipy.special.logsumexp(self.log_joint(x), axis=1)
-        return log_q
-
-    def log_joint(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
-        """Log q(x, o)."""
-        D = x.shape[1]
-        return self._log_weights - self._log_det - 0.5 * D * np.log(2 * np.pi) - 0.5 * self._distances(x)
-
-    def heavy_log_prob(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
-        """With components of Student's t in place of Gaussians, up to a constant."""
-        tails = -0.5 * (_HEAVY + x.shape[1]) * np.log1p(self._distances(x) / _HEAVY)
-        log_q: Float[np.ndarray, " N"] = scipy.special.logsumexp(
-            self._log_weights - self._log_det + tails, axis=1
-        )
-        return log_q
-
-    def _distances(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N K"]:
-        """Squared Mahalanobis distances, one component at a time."""
-        pairs = zip(self._means, self._inverse, strict=True)
-        return np.stack([np.sum(((x - m) @ inverse.T) ** 2, axis=1) for m, inverse in pairs], axis=1)
 
 
 def _local_peaks(x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:

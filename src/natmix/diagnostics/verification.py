@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MAX_CHAINS, MAX_RUNS, MIN_CHAINS, MIN_RUNS
+from natmix.diagnostics.chains import ChainsLateError
 from natmix.diagnostics.diagnosis import Diagnosis, diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.exploration import (
@@ -20,8 +21,9 @@ from natmix.diagnostics.exploration import (
     explore,
 )
 from natmix.diagnostics.look_back import unexplained_points
-from natmix.diagnostics.mode_search import ModeSearch, search_modes
+from natmix.diagnostics.mode_search import MOST_PROBES, ModeSearch, search_modes
 from natmix.diagnostics.population_search import search_without_gradients
+from natmix.diagnostics.search_problem import SearchProblem
 from natmix.interrupts import Interrupted
 from natmix.mixture import Mixture
 from natmix.targets import AbstractTarget, JaxTarget, TargetError
@@ -106,7 +108,7 @@ def verify(
         stored: samples that the fit has evaluated before, if it has kept any.
         key: of all random numbers.
         max_evaluations: of the target.
-        max_seconds: after which the mode search evaluates the target no more.
+        max_seconds: after which the target is evaluated no more.
         before: an earlier search of the same fit; this one starts with half of its probes.
     """
     if isinstance(target, JaxTarget) and target.stochastic:
@@ -118,16 +120,16 @@ def verify(
         return Verification(not_searched=why, not_explored=why)
     key_search, key_chains = jax.random.split(key)
     deadline = time.monotonic() + max_seconds
-    search, not_searched, spent = _search(
-        mixture, draws, target, region, stored, first, key_search, max_evaluations, max_seconds, before
-    )
+    log_z = first.log_evidence.value
+    problem = SearchProblem(mixture, target, region, log_z, key_search, max_evaluations, max_seconds)
+    search, not_searched, spent = _search(problem, draws, stored, first, before)
     exploration, not_explored = None, "the mode search found something first"
     if time.monotonic() >= deadline:
         not_explored = "the time limit was reached"
     elif search is None or not search.missed:
         try:
             exploration, not_explored, chain_cost = _explore(
-                mixture, draws, target, first, key_chains, max_evaluations - spent
+                mixture, draws, target, first, key_chains, max_evaluations - spent, deadline
             )
         except KeyboardInterrupt as error:
             raise Interrupted(spent + getattr(error, "evaluations", 0)) from error
@@ -136,37 +138,29 @@ def verify(
 
 
 def _search(
-    mixture: Mixture,
+    problem: SearchProblem,
     draws: EvaluatedDraws,
-    target: AbstractTarget,
-    region: Mixture,
     stored: StoredSamples | None,
     first: Diagnosis,
-    key: PRNGKey,
-    max_evaluations: int,
-    max_seconds: float,
     before: ModeSearch | None,
 ) -> tuple[ModeSearch | None, str, int]:
     """What it found, why nothing, and its evaluations."""
-    log_z = first.log_evidence.value
-    if max_seconds <= 0:
+    if problem.max_seconds <= 0:
         return None, "the time limit was reached", 0
-    runs = min(max_evaluations // EVALUATIONS_PER_RUN, MAX_RUNS)
+    most = problem.max_evaluations
+    assert most is not None
+    runs = min(most // EVALUATIONS_PER_RUN, MAX_RUNS)
     if runs < MIN_RUNS:
         return None, f"{MIN_RUNS} runs would cost more evaluations than are left for it", 0
     try:
-        if not target.has_gradient:
+        if not problem.target.has_gradient:
             seen = None if stored is None else (stored.x, stored.log_target)
-            found = search_without_gradients(
-                mixture, target, region, log_z, key, max_evaluations, seen, max_seconds
-            )
+            found = search_without_gradients(problem, seen)
         else:
-            starts = None if stored is None else _unexplained(mixture, draws, stored, log_z)
-            probed = 0 if before is None else min(sum(before.hits) // 2, max_evaluations // 4)
-            limits = max_evaluations, max_seconds
-            found = search_modes(
-                mixture, target, region, log_z, key, runs, *limits, starts, probed=probed, widen=True
-            )
+            starts = None if stored is None else _unexplained(problem, draws, stored)
+            probed = 0 if before is None else min(sum(before.hits) // 2, most // 4)
+            near = min(MOST_PROBES, most if _no_chains_because(problem.target, first) else most // 2)
+            found = search_modes(problem, runs, starts, probed=probed, widen=True, near_probes=near)
     except TargetError as error:
         return None, f"it failed. {error}", error.evaluations
     if not found.runs:
@@ -175,13 +169,26 @@ def _search(
 
 
 def _unexplained(
-    mixture: Mixture, draws: EvaluatedDraws, stored: StoredSamples, log_evidence: float
+    problem: SearchProblem, draws: EvaluatedDraws, stored: StoredSamples
 ) -> Float[np.ndarray, "S D"]:
     """Stored samples of high density that the mixture does not explain, the highest first."""
     finite = draws.log_target[np.isfinite(draws.log_target)]
     least = float(np.quantile(finite, _LOOK_BACK_QUANTILE))
-    chosen = unexplained_points(mixture, stored.x, stored.log_target, log_evidence, least)
+    log_z = problem.log_evidence
+    chosen = unexplained_points(problem.mixture, stored.x, stored.log_target, log_z, least)
     return stored.x[chosen[np.argsort(-stored.log_target[chosen])][:_MAX_STARTS]]
+
+
+def _no_chains_because(target: AbstractTarget, first: Diagnosis) -> str:
+    """Why chains would tell nothing; empty if they might."""
+    if not target.has_gradient:
+        return "without gradients short chains do not get far"
+    if first.verdict == "distrust":
+        return "the verdict is clear without them"
+    gap = first.gap
+    if gap.value + 2 * gap.standard_error <= _SOUND_GAP and first.k_hat <= _SOUND_K_HAT:
+        return NO_SIGN
+    return ""
 
 
 def _explore(
@@ -191,15 +198,12 @@ def _explore(
     first: Diagnosis,
     key: PRNGKey,
     max_evaluations: int,
+    deadline: float,
 ) -> tuple[Exploration | None, str, int]:
     """What they found, why there are none, and their evaluations."""
-    if not target.has_gradient:
-        return None, "without gradients short chains do not get far", 0
-    if first.verdict == "distrust":
-        return None, "the verdict is clear without them", 0
-    gap = first.gap
-    if gap.value + 2 * gap.standard_error <= _SOUND_GAP and first.k_hat <= _SOUND_K_HAT:
-        return None, NO_SIGN, 0
+    why = _no_chains_because(target, first)
+    if why:
+        return None, why, 0
     chains = max(
         (
             n
@@ -211,7 +215,10 @@ def _explore(
     if not chains:
         return None, f"{MIN_CHAINS} of them would cost more evaluations than are left for them", 0
     try:
-        found = explore(mixture, target, draws, key, chains, SHORT_CHAIN_STEPS)
+        left = deadline - time.monotonic()
+        found = explore(mixture, target, draws, key, chains, SHORT_CHAIN_STEPS, left)
+    except ChainsLateError as late:
+        return None, "the time limit was reached", late.evaluations
     except FAILURES as error:
         spent = chain_evaluations(chains, SHORT_CHAIN_STEPS, len(draws))
         return None, f"they failed. {as_target_error(error)}", spent

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from natmix.diagnostics.exploration import NO_SIGN
 from natmix.diagnostics.judgement import TOLERATED_SHARE, kl_text
+from natmix.diagnostics.mode_search import ModeSearch
 from natmix.diagnostics.remedies import CLEAR
 from natmix.diagnostics.search_starts import REACH
 from natmix.estimate import Estimate, counted
@@ -83,10 +84,15 @@ def _search_lines(d: "Diagnosis") -> list[str]:
     if search.hits:
         bound = _chance(search.new_mode_chance)
         lines.append(
-            f"               chance that another run finds a new mode: below {bound}; narrow modes are not "
-            "covered by this"
+            f"               chance that another run finds a new mode: below {bound}; {_narrow(search)}"
         )
     return lines
+
+
+def _narrow(search: ModeSearch) -> str:
+    if search.covered_width >= 1:
+        return "narrow modes are not covered by this"
+    return f"modes less than {search.covered_width:.2g} times as wide as those known are not covered"
 
 
 def _chance(bound: float) -> str:

@@ -173,6 +173,8 @@ class SingleFit:
             if algorithm.component_adaptation.adds_components and not _is_random(target):
                 recorders.append(self._midway)
         self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
+        if self._verifier is not None:
+            self._run.seconds_aside = self._verifier.reserved_seconds(options.limits)
         self._set_aside()
         self._interrupt = Interrupt()
         self._check_budget(self._run.aside)
@@ -235,7 +237,7 @@ class SingleFit:
             return ""
         if stopped not in _REPAIRABLE:
             return f"the fit {ENDED_EARLY[stopped]}"
-        reached = self._run.limits.reached(self._run.iterations, self._run.now(), self._run.compile_seconds)
+        reached = self._run.limit_reached(self._run.now())
         if self._callback is not None and self._callback.asked:
             reached = "callback"
         if reached is not None:
@@ -259,7 +261,6 @@ class SingleFit:
         stopped = self._run.stopped
         if stopped not in _REPAIRABLE:
             return budget
-        budget = budget // 2 if stopped == MIDWAY else budget
         return budget - min(self._elbo_samples(stopped), budget // 2)
 
     def _elbo_samples(self, stopped: str | None) -> int:
@@ -270,7 +271,7 @@ class SingleFit:
         """Keep evaluations for the final ELBO and the verification."""
         aside = self._options.elbo.reserve + self._first_evaluations
         if self._verifier is not None:
-            aside += max(self._verifier.reserve, self._verifier.evaluations)
+            aside += self._verifier.reserve + self._verifier.evaluations
         self._run.aside = aside
 
     def _check_budget(self, aside: int) -> None:

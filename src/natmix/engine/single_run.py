@@ -30,6 +30,7 @@ class SingleRun:
         recorders: what observes the run.
         aside: evaluations of ``limits.max_evaluations`` that are spent before the run or reserved.
         advice: what to do if the target is finite nowhere, for the error.
+        seconds_aside: of the time limits, reserved for what follows the run.
         iterations: done so far.
         evaluations: of the target by these iterations.
         components: how many the mixture has.
@@ -49,6 +50,7 @@ class SingleRun:
     recorders: Sequence[Recorder] = ()
     aside: int = 0
     advice: str = "Start where the density is positive"
+    seconds_aside: float = 0.0
     iterations: int = 0
     evaluations: int = 0
     components: int = 0
@@ -87,7 +89,8 @@ class SingleRun:
 
     def chunk_length(self, chunk_ends: Sequence[int]) -> int:
         """Iterations of the next chunk, which crosses no multiple of any number in ``chunk_ends``."""
-        seconds = min(CHUNK_SECONDS, self.limits.seconds_left(self.now(), self.compile_seconds))
+        left = self.limits.seconds_left(self.now() + self.seconds_aside, self.compile_seconds)
+        seconds = min(CHUNK_SECONDS, left)
         most = [max(1, int(self.rate * seconds)), *(n - self.iterations % n for n in chunk_ends)]
         if self.limits.max_iterations is not None:
             most.append(max(1, self.limits.max_iterations - self.iterations))
@@ -97,6 +100,10 @@ class SingleRun:
         """Evaluations left for the algorithm."""
         limit = self.limits.max_evaluations
         return None if limit is None else limit - self.aside - self.evaluations
+
+    def limit_reached(self, seconds: float) -> str | None:
+        """The limit of iterations or time that ends the run at this reading of its clock, if any."""
+        return self.limits.reached(self.iterations, seconds + self.seconds_aside, self.compile_seconds)
 
     def take(self, chunk: Chunk, before: float, now: float, compiling: float) -> None:
         """Count a chunk from ``before`` to ``now`` on this run's clock, ``compiling`` seconds among them."""
@@ -112,7 +119,7 @@ class SingleRun:
             self.evaluations += int(chunk.infos["evaluations"].astype(np.int64).sum())
             self.components = int(chunk.infos["components"][-1])
             self.rate = n / max(now - before - compiling, 1e-9)
-        self.stopped = self.limits.reached(self.iterations, self.seconds, self.compile_seconds)
+        self.stopped = self.limit_reached(self.seconds)
         if chunk.exhausted:
             self.stopped = "max_evaluations"
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
 from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
@@ -14,6 +15,7 @@ from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
 from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import evaluations_given
+from natmix.engine.limits import Limits
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
@@ -25,12 +27,16 @@ from natmix.targets import AbstractTarget, JaxTarget
 
 COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
-RESERVED_SHARE = 0.1
-"""The share of ``max_evaluations`` that is reserved for it."""
+RESERVED_SHARE = 0.15
+"""The share of ``max_evaluations`` and of ``max_seconds`` that is reserved for the last one."""
+_MIDWAY_SECONDS = 0.5
+"""The share of the seconds left that a search on the way may take."""
 MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
 _WIDER = 1.5
 """Candidates for new components are drawn from a Gaussian so many times as wide as all modes together."""
+_TAIL_COMPONENTS = 4
+"""Components for a missed mode with the tails of Student's t; the fit alone would add them one by one."""
 _MAX_CLUSTERS = 3
 """Components for the points that chains have found not covered."""
 
@@ -107,10 +113,17 @@ class Verifier:
     @property
     def reserve(self) -> int:
         """Evaluations set aside for it at the start."""
-        random = isinstance(self._target, JaxTarget) and self._target.stochastic
-        unlimited = self._max_evaluations is None or random
+        unlimited = self._max_evaluations is None or self._random
         most = 0 if unlimited else int(RESERVED_SHARE * (self._max_evaluations or 0))
         return most if most >= MIN_RUNS * EVALUATIONS_PER_RUN else 0
+
+    def reserved_seconds(self, limits: Limits) -> float:
+        """Seconds set aside for the last search, with the samples before it."""
+        return 0.0 if limits.max_seconds is None or self._random else RESERVED_SHARE * limits.max_seconds
+
+    @property
+    def _random(self) -> bool:
+        return isinstance(self._target, JaxTarget) and self._target.stochastic
 
     def result(self, unrepaired: str = "") -> Verification:
         """What the last search found, with all that was repaired before."""
@@ -139,18 +152,23 @@ class Verifier:
         self._evaluations += evaluations
 
     def budget(self, run: SingleRun, other_evaluations: int) -> int:
-        """Evaluations that the next search may take, given all others of the fit so far."""
+        """Evaluations that the next search may take, given all others of the fit so far.
+
+        A search on the way takes half of that at most, and leaves the reserve to the last one.
+        """
         share = int(COST_SHARE / (1 - COST_SHARE) * other_evaluations) - self._evaluations
         left = run.budget()
+        midway = run.stopped == MIDWAY
         if left is not None:
-            share = min(share, left + max(self.reserve - self._evaluations, 0))
-        return max(share, 0)
+            share = min(share, left if midway else left + self.reserve)
+        return max(share // 2 if midway else share, 0)
 
     def search(
         self, run: SingleRun, mixture: Mixture, draws: EvaluatedDraws, key: PRNGKey, evaluations: int
     ) -> Addition | None:
         """Search within so many evaluations; None if nothing is missing that the fit could add."""
         left = run.limits.seconds_left(run.now(), run.compile_seconds)
+        left = _MIDWAY_SECONDS * left if run.stopped == MIDWAY else left
         try:
             found = verify(
                 mixture,
@@ -193,7 +211,14 @@ class Verifier:
             means = np.stack([m.position for m in search.missed])
             usual = np.average(np.asarray(mixture.covariances, float), 0, np.asarray(mixture.weights, float))
             covariances = np.stack([usual if m.covariance is None else m.covariance for m in search.missed])
-            return self._components(mixture, shares, means, covariances, "mode search")
+            scales = tail_scales(search.dof)
+            return self._components(
+                mixture,
+                np.repeat(shares / len(scales), len(scales)),
+                np.repeat(means, len(scales), axis=0),
+                (covariances[:, None] * scales[:, None, None]).reshape(-1, *covariances.shape[1:]),
+                "mode search",
+            )
         if chains is not None and chains.significant and len(chains.points):
             points = chains.points
             if len(points) < 2 * (mixture.dim + 1):
@@ -226,6 +251,17 @@ class Verifier:
         spread = inside + np.cov(centres.T, bias=True).reshape(inside.shape)
         wider = _gaussians(mixture, np.zeros(1), centres.mean(axis=0)[None], _WIDER**2 * spread[None])
         return wider if usable_components(wider).all() else self._region
+
+
+def tail_scales(dof: float) -> np.ndarray:
+    """Factors of the covariance of the Gaussians that together make Student's t.
+
+    It is a mixture of Gaussians over all scales, whose inverse has a gamma distribution.
+    """
+    if np.isinf(dof):
+        return np.ones(1)
+    quantiles = (np.arange(_TAIL_COMPONENTS) + 0.5) / _TAIL_COMPONENTS
+    return 1 / (scipy.special.gammaincinv(dof / 2, quantiles) / (dof / 2))
 
 
 def _gaussians(like: Mixture, log_weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> Mixture:

@@ -55,9 +55,16 @@ class _Memory(NamedTuple):
         self.filled[rows] = np.minimum(self.filled[rows] + 1, _MEMORY)
 
 
-def lbfgs_runs(evaluator: TargetEvaluator, starts: Float[np.ndarray, "B D"]) -> list[LbfgsPath]:
-    """An L-BFGS run from every point; those that the budget of evaluations does not allow are unfinished."""
-    batch = _Batch(evaluator, np.asarray(starts, float))
+def lbfgs_runs(
+    evaluator: TargetEvaluator,
+    starts: Float[np.ndarray, "B D"],
+    first_steps: Float[np.ndarray, " B"] | None = None,
+) -> list[LbfgsPath]:
+    """An L-BFGS run from every point; those that the budget of evaluations does not allow are unfinished.
+
+    The length of a run's first step is at most 1, or that in ``first_steps``.
+    """
+    batch = _Batch(evaluator, np.asarray(starts, float), 1.0 if first_steps is None else first_steps)
     for _ in range(_MAX_STEPS + _MAX_BACKTRACKS):
         if not batch.active.any() or not batch.advance():
             break
@@ -65,7 +72,12 @@ def lbfgs_runs(evaluator: TargetEvaluator, starts: Float[np.ndarray, "B D"]) -> 
 
 
 class _Batch:
-    def __init__(self, evaluator: TargetEvaluator, x: Float[np.ndarray, "B D"]) -> None:
+    def __init__(
+        self,
+        evaluator: TargetEvaluator,
+        x: Float[np.ndarray, "B D"],
+        first_steps: float | Float[np.ndarray, " B"],
+    ) -> None:
         B, D = x.shape
         self._evaluator = evaluator
         self._x = x.copy()
@@ -75,7 +87,7 @@ class _Batch:
         self._memory = _Memory(np.zeros((B, _MEMORY, D)), np.zeros((B, _MEMORY, D)), np.zeros(B, int))
         norm = np.linalg.norm(np.where(self.active[:, None], self._g, 0), axis=1)
         self._d = self._g / np.maximum(norm, 1e-300)[:, None]
-        self._step = np.minimum(1.0, norm)
+        self._step = np.minimum(first_steps, norm)
         self._tries = np.zeros(B, int)
         self._history: list[list[tuple[np.ndarray, np.ndarray, float]]] = [
             [(x[i].copy(), self._g[i].copy(), float(self._f[i]))] for i in range(B)

@@ -12,9 +12,10 @@ from natmix.diagnostics.diagnosis import Diagnosis, diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS, Exploration, explore
-from natmix.diagnostics.mode_search import ModeSearch, search_modes
+from natmix.diagnostics.mode_search import MOST_PROBES, ModeSearch, search_modes
 from natmix.diagnostics.population_search import search_without_gradients
 from natmix.diagnostics.remedies import CLEAR, Remedies
+from natmix.diagnostics.search_problem import SearchProblem
 from natmix.random_keys import run_key
 from natmix.targets import JaxTarget, TargetError
 
@@ -172,14 +173,20 @@ def _default_search(
     if result.start is None:
         return None, "the initial region is not known here"
     log_z = first.log_evidence.value
-    limits = budget.run_evaluations, budget.run_seconds
+    problem = SearchProblem(
+        result.mixture,
+        result.target,
+        result.start,
+        log_z,
+        key,
+        budget.run_evaluations,
+        budget.run_seconds if result.target.has_gradient else np.inf,
+    )
     try:
         if result.target.has_gradient:
-            found = search_modes(result.mixture, result.target, result.start, log_z, key, runs, *limits)
+            found = search_modes(problem, runs, near_probes=MOST_PROBES)
         else:
-            found = search_without_gradients(
-                result.mixture, result.target, result.start, log_z, key, budget.run_evaluations
-            )
+            found = search_without_gradients(problem)
     except TargetError as error:
         return None, f"it {_FAILED} {error}"
     if not found.runs:
@@ -218,7 +225,8 @@ def _asked_search(result: "Result", log_evidence: float, key: jax.Array, runs: i
         raise ValueError(
             "This result does not know its target and initial region, which diagnose(search=...) needs."
         )
+    most = runs * EVALUATIONS_PER_RUN
+    problem = SearchProblem(result.mixture, result.target, result.start, log_evidence, key)
     if not result.target.has_gradient:
-        most = runs * EVALUATIONS_PER_RUN
-        return search_without_gradients(result.mixture, result.target, result.start, log_evidence, key, most)
-    return search_modes(result.mixture, result.target, result.start, log_evidence, key, runs)
+        return search_without_gradients(problem._replace(max_evaluations=most))
+    return search_modes(problem, runs, near_probes=most)
