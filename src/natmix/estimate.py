@@ -63,6 +63,14 @@ def rounding_error(dtype: Any, *log_densities: Any) -> float:
     return float(jnp.finfo(dtype).eps) * max(means, default=0.0)
 
 
+def are_single(values: Float[np.ndarray, " N"]) -> bool:
+    """Whether float32 represents all of these numbers, and they are not just one."""
+    finite = values[np.isfinite(values)]
+    with np.errstate(over="ignore"):
+        same = np.array_equal(finite.astype(np.float32).astype(float), finite)
+    return same and np.unique(finite).size > 1
+
+
 def mean_estimate(values: Float[Array, " n"], resolution: float = 0.0) -> Estimate:
     """The mean and its standard error, which is at least ``resolution``."""
     n = values.shape[0]

@@ -20,6 +20,7 @@ from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.checked_gradient import checked_gradient
 from natmix.initialization.default_algorithm import logger, resolve_algorithm
+from natmix.initialization.draws_mixture import InitialDraws
 from natmix.initialization.region import Region
 from natmix.interrupts import sigterm_as_ctrl_c
 from natmix.kernels.plan import using
@@ -28,6 +29,7 @@ from natmix.mixture import Mixture
 from natmix.models import as_model
 from natmix.models.stan_backends import showing
 from natmix.random_keys import run_key, split_keys
+from natmix.result.export import own_draws
 from natmix.result.fit_result import BeforeIterations, fit_result
 from natmix.result.result import Result
 from natmix.targets import as_target
@@ -51,6 +53,7 @@ def fit(
     box: tuple[ArrayLike, ArrayLike] | None = None,
     init_components: int | None = None,
     init_mixture: Mixture | None = None,
+    init_draws: Any = None,
     covariance: str | None = None,
     dtype: Any = None,
     mesh: Devices | None = None,
@@ -101,6 +104,12 @@ def fit(
             1 if left out.
         init_mixture: the initial mixture, instead of one drawn. The initial region, in which new components
             are expected, then has the mixture's mean and covariance unless it is given.
+        init_draws: draws to start from, such as those of NUTS or of an earlier posterior; a mixture is fitted
+            to them, of at most ``init_components`` components if that is given, without evaluating the
+            target. For a model: its variables by name (constrained), as `numpyro.infer.MCMC.get_samples`,
+            `pymc.sample`, ArviZ and `Result.sample` have them. For a function: [N, D], within its bounds if
+            it has any. Several chains as [C, N, ...]. Or a `Result`, whose samples are taken. The initial
+            region is then twice as wide as the draws unless it is given.
         covariance: the covariance family: "full", "diagonal" or another of `natmix.gaussians.FAMILIES`; as in
             ``init_mixture``, otherwise full, if left out.
         dtype: of the computation; that of ``init_mixture``, otherwise JAX's default float, if left out.
@@ -146,8 +155,9 @@ def fit(
     region = Region(init_mean, init_scale, init_covariance, box)
     with showing(progress):
         model = as_model(target, dim, model_args, model_kwargs, position, bounds)
+    draws = None if init_draws is None else InitialDraws.checked(own_draws(init_draws), model, target, dim)
     arguments = StartArguments.checked(
-        region, init_components, init_mixture, start, covariance, dtype, model, seed
+        region, init_components, init_mixture, draws, start, covariance, dtype, model, seed
     )
     key_run, key_start, key_elbo = split_keys(run_key(seed), 3)
 
@@ -191,6 +201,7 @@ def fit(
         **arguments.region.settings(),
         "init_components": initial.mixture.num_components,
         "init_mixture": init_mixture is not None,
+        "init_draws": None if draws is None else draws.settings(),
         "start": method,
         "covariance": arguments.family.name,
         "dtype": str(jnp.dtype(arguments.dtype)),

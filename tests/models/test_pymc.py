@@ -8,10 +8,11 @@ from scipy import stats
 
 import natmix
 from natmix.models import Given, PymcModel
-from natmix.result.bridge import draw_vectors
+from natmix.models.draws import draw_vectors
 from natmix.result.inference_data import inference_data
 
 pm = pytest.importorskip("pymc")
+MultiTrace = pytest.importorskip("pymc.backends.base").MultiTrace
 Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
 
 
@@ -137,6 +138,19 @@ def test_draws_by_name_are_unconstrained():
         found.unconstrain({k: v for k, v in found.constrain(x).items() if k != "positive"})
 
 
+class Chain:
+    """One chain of a `MultiTrace`."""
+
+    def __init__(self, values, chain):
+        self.values, self.chain, self.varnames = {k: v[chain] for k, v in values.items()}, chain, list(values)
+
+    def get_values(self, name, burn=0, thin=1):
+        return self.values[name][burn::thin]
+
+    def __len__(self):
+        return 3
+
+
 def test_draws_of_pymc_s_sampler_are_taken_as_they_come():
     with pm.Model() as model:
         pm.Normal("mean", shape=2)
@@ -145,8 +159,9 @@ def test_draws_of_pymc_s_sampler_are_taken_as_they_come():
     x = np.random.default_rng(0).normal(size=(2, 3, found.dim))
     values = {k: v.reshape(2, 3, *v.shape[1:]) for k, v in found.constrain(x.reshape(6, -1)).items()}
     data = inference_data({"posterior": values})
-    for draws in (data, data["posterior"], values):
-        np.testing.assert_allclose(draw_vectors(found, draws), x, atol=1e-6)
+    trace = MultiTrace([Chain(values, i) for i in range(2)])  # pymc.sample(return_inferencedata=False)
+    for draws in (data, data["posterior"], values, trace):
+        np.testing.assert_allclose(draw_vectors(draws, found, found.dim), x, atol=1e-6)
 
 
 def test_data_that_can_be_exchanged_are_observed_too():

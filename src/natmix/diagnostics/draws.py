@@ -5,17 +5,9 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
-from natmix.estimate import rounding_error
+from natmix.estimate import are_single, rounding_error
 
 _FLOAT64 = np.dtype(np.float64)
-
-
-def _single(values: Float[np.ndarray, " N"]) -> bool:
-    """Whether float32 represents all of these numbers, and they are not just a few."""
-    finite = values[np.isfinite(values)]
-    with np.errstate(over="ignore"):
-        same = np.array_equal(finite.astype(np.float32).astype(float), finite)
-    return same and np.unique(finite).size > 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +41,7 @@ class EvaluatedDraws:
         Log densities that float32 represents exactly were computed in float32, whatever they are stored in.
         """
         return max(
-            rounding_error(np.float32 if _single(v) else self.dtype, v)
+            rounding_error(np.float32 if are_single(v) else self.dtype, v)
             for v in (self.log_target, self.log_mixture)
         )
 

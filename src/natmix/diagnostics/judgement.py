@@ -35,6 +35,9 @@ a fifth is a difference that matters, and three errors are a false alarm in a th
 TOLERATED_SHARE = 0.01
 """The largest share of samples with density zero, or with NaN or +inf, and the largest error of a mode's
 share that does not matter: a hundredth moves no mean by more than `TRUSTED_GAP` does."""
+CERTAIN_SHARE = 0.03
+"""The share of samples with density zero plus two standard errors must be below this, or the samples are too
+few; the share minus two standard errors below `TOLERATED_SHARE`, or the mixture needs correction."""
 HIDDEN_SHARE = 0.005
 """The share of the total mass that unseen weights may have (`SmoothedWeights.hidden`): below it a heavy tail
 is negligible. It also holds for the proposal of a fit that stopped at a limit, whatever k-hat: with 2000
@@ -145,8 +148,14 @@ def _too_few(evidence: SampleEvidence, remedies: Remedies) -> str:
     if n < MIN_EFFECTIVE_SAMPLES:
         were = "was" if n == 1 else "were"
         return f"Too few samples to judge: only {counted(n, 'sample')} {were} evaluated{more}."
-    if ess < MIN_EFFECTIVE_SAMPLES:
+    if round(ess) < MIN_EFFECTIVE_SAMPLES:
         return f"Too few samples to judge: only {ess:.0f} of {n} are effective{more}."
+    share, error = evidence.zero_share, _share_error(evidence)
+    if share - 2 * error <= TOLERATED_SHARE and share + 2 * error > CERTAIN_SHARE:
+        return (
+            f"Too few samples to judge: the target's density is zero at {share:.1%} of {n}, which may be "
+            f"above {CERTAIN_SHARE:.0%} of the mixture{more}."
+        )
     if n < _FEW and _heavy_tail(evidence):
         return f"Too few samples to judge: {n} do not show how heavy the tail of their weights is{more}."
     return ""
@@ -226,7 +235,7 @@ def _inexact(evidence: SampleEvidence, modes: tuple[tuple[Mode, str], ...]) -> l
         for m, position in modes
         if _underestimated(m)
     ]
-    if not evidence.zero_share <= TOLERATED_SHARE:
+    if not evidence.zero_share - 2 * _share_error(evidence) <= TOLERATED_SHARE:
         reasons.append(f"{evidence.zero_share:.1%} of the mixture lies where the target's density is zero.")
     gap = evidence.gap
     if not (np.isfinite(gap.value) and gap.value - 2 * gap.standard_error <= TRUSTED_GAP):
@@ -235,6 +244,12 @@ def _inexact(evidence: SampleEvidence, modes: tuple[tuple[Mode, str], ...]) -> l
             "off, and corrected draws are better."
         )
     return reasons
+
+
+def _share_error(evidence: SampleEvidence) -> float:
+    """The standard error of the share of samples with density zero."""
+    share = evidence.zero_share
+    return float(np.sqrt(share * (1 - share) / evidence.samples))
 
 
 def _underestimated(mode: Mode) -> bool:

@@ -11,8 +11,10 @@ from jaxtyping import Array
 
 from natmix.checks import as_int, float_type
 from natmix.gaussians import AbstractGaussians, family_named
+from natmix.initialization.draws_mixture import InitialDraws
 from natmix.initialization.region import Region, initial_mixture
 from natmix.initialization.starts import STARTS, Initialization, Setting
+from natmix.initialization.starts.base import wider
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import usable_components
 from natmix.models import AbstractModel
@@ -40,8 +42,9 @@ class StartArguments:
 
     Attributes:
         region: the initial region.
-        components: how many to start with, if the user says so.
-        mixture: to start from, if there is one.
+        components: how many to start with, if the user says so; with draws, at most.
+        mixture: to start from, if there is one, given or made of draws.
+        draws: to start from, if there are some.
         method: one of `STARTS`.
         named: whether the user has named the method.
         family: of the covariances.
@@ -51,6 +54,7 @@ class StartArguments:
     region: Region
     components: int | None
     mixture: Mixture | None
+    draws: InitialDraws | None
     method: str
     named: bool
     family: type[AbstractGaussians]
@@ -62,6 +66,7 @@ class StartArguments:
         region: Region,
         components: int | None,
         mixture: Mixture | None,
+        draws: InitialDraws | None,
         start: str | None,
         covariance: str | None,
         dtype: Any,
@@ -69,16 +74,22 @@ class StartArguments:
         seed: int,
     ) -> "StartArguments":
         """All arguments of `fit` about the start, completed by what the model knows."""
+        given = {"init_mixture": mixture is not None, "init_draws": draws is not None}
+        known = [name for name, there in given.items() if there]
+        if len(known) > 1:
+            raise ValueError("Give either init_mixture or init_draws, not both.")
         family = _covariance_family(covariance, mixture)
         dtype = float_type(dtype, None if mixture is None else mixture.dtype)
-        method = _start_method(start, model is not None, mixture)
+        method = _start_method(start, model is not None, known)
         if components is not None:
             _check_components(components, mixture)
+        if draws is not None:
+            mixture = draws.mixture(components, dtype, family)
         if model is not None and mixture is None and not region.given:
             region = _model_region(model, seed)
         if mixture is not None:
             mixture = _usable(mixture.astype(dtype))
-        return cls(region, components, mixture, method, start is not None, family, dtype)
+        return cls(region, components, mixture, draws, method, start is not None, family, dtype)
 
     def dimension(self, dim: int | None, target: Any, model: AbstractModel | None) -> int:
         """As the user, the model, the target or the mixture says."""
@@ -102,7 +113,7 @@ class StartArguments:
             n = 1 if self.components is None else self.components
             return Initialization(*initial_mixture(dim, self.dtype, key, self.region, self.family, n))
         if not self.region.given:
-            return Initialization(self.mixture, None)
+            return Initialization(self.mixture, None if self.draws is None else wider(self.mixture))
         return Initialization(
             self.mixture, initial_mixture(dim, self.dtype, key, self.region, self.family, 1)[1]
         )
@@ -141,13 +152,14 @@ def _covariance_family(covariance: str | None, mixture: Mixture | None) -> type[
     return family
 
 
-def _start_method(start: str | None, is_model: bool, mixture: Mixture | None) -> str:
+def _start_method(start: str | None, is_model: bool, given: list[str]) -> str:
+    """A method by name; ``given`` are other arguments that already have the initial mixture."""
     if start is None:
-        return "pathfinder" if is_model and mixture is None else "region"
+        return "pathfinder" if is_model and not given else "region"
     if start not in STARTS:
         raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}.")
-    if start != "region" and mixture is not None:
-        raise ValueError(f"Give either start={start!r} or init_mixture, not both.")
+    if start != "region" and given:
+        raise ValueError(f"Give either start={start!r} or {given[0]}, not both.")
     return start
 
 

@@ -1,6 +1,6 @@
 """The variables of a result by name, and as a pandas table."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from natmix.result.result import Result
 
+_SAMPLES = 1000
+"""Of a result that has kept none."""
+
 
 def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.ndarray]:
     """Samples by name: the model's variables, or ``x``."""
@@ -23,6 +26,16 @@ def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.nda
         return {"x": np.asarray(x)}
     tree = result.model.constrain(jnp.asarray(x))
     return {leaf_name(path) or "x": np.asarray(v) for path, v in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def own_draws(given: Any) -> Any:
+    """Draws as `natmix.fit` takes them; of a result, its samples in the model's own variables."""
+    from natmix.result.result import Result
+
+    if not isinstance(given, Result):
+        return given
+    x = given.mixture.sample(_SAMPLES, key=0) if given.draws is None else given.draws.x
+    return x if given.model is None else given.model.constrain(jnp.asarray(x))
 
 
 def latent_first(result: "Result", values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -110,7 +110,7 @@ class Result:
             "callback", "interrupted", or "failed" in the result that a `TargetError` carries.
         algorithm: the algorithm that ran.
         settings: everything needed to repeat the fit, as plain Python (of an ``init_mixture`` only that there
-            was one).
+            was one, of ``init_draws`` their number and SHA-256, as float64 vectors).
         notes: choices made for the user, and what they should know.
         draws: the samples behind ``elbo``, with the log densities of mixture and target; None if their
             evaluation was interrupted.

@@ -14,8 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
+from natmix.estimate import are_single
 from natmix.kernels.compilation import quick_jit
 from natmix.targets.base import AbstractTarget, TargetError
+from natmix.targets.host import HostTarget, user_code
 from natmix.targets.jax_target import JaxTarget
 
 _CANDIDATES, _NOISE, _CONFIRMED = 4, 2, 1
@@ -103,7 +105,8 @@ def check_gradient(
         key: of a target that takes one.
         points: at least four, where the density may be positive.
         scale: about how far the density extends, by coordinate: no step is longer.
-        dtype: in which the fit evaluates the target.
+        dtype: in which the fit evaluates the target. One outside JAX is checked in float64 if it computes in
+            that: differences of its values then lose no digits that it has.
     """
     return _Check(target, key, dtype).run(np.asarray(points, float)[:_CANDIDATES], np.asarray(scale, float))
 
@@ -131,6 +134,8 @@ class _Check:
         at = self._evaluate(points)
         if not at.usable.any():
             return GradientCheck(self.evaluations, ())
+        if not self.target.inside_jax:
+            self.dtype = np.float32 if are_single(at.log_density) else np.float64
         points, at = points[at.usable], _Values(*(v[at.usable] for v in at))
         noise = self._noise(points, at)
         # By coordinate: the points in the order of how much the log density changes there, over its noise.
@@ -211,13 +216,18 @@ class _Check:
 
     def _evaluate(self, x: np.ndarray) -> _Values:
         self.evaluations += len(x)
-        given = jnp.asarray(x, self.dtype)
-        evaluate = _compiled if self.target.inside_jax else _on_host
-        log_density, gradient = evaluate(self.target, self.key, given)
+        if isinstance(self.target, HostTarget):
+            with user_code():
+                log_density, gradient = self.target.call(x, True)
+            assert gradient is not None  # it has one
+        else:
+            evaluate = _compiled if self.target.inside_jax else _on_host
+            log_density, gradient = evaluate(self.target, self.key, jnp.asarray(x, self.dtype))
         return _Values(np.asarray(log_density, float), np.asarray(gradient, float))
 
 
 def _on_host(target: AbstractTarget, key: PRNGKey, x: Any) -> tuple[Any, Any]:
+    """A target of the user's own class."""
     found = target.evaluate(key, x, x.shape[0], needs_gradient=True)
     return found.log_density, found.gradient
 

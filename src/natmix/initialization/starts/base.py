@@ -112,7 +112,7 @@ class AbstractSearchStart(AbstractStart):
         if found is None:
             return Initialization(mixture, prior, evaluator.evaluations, note)
         return Initialization(
-            found, prior if setting.region.given else _wider(found), evaluator.evaluations, note
+            found, prior if setting.region.given else wider(found), evaluator.evaluations, note
         )
 
     @abc.abstractmethod
@@ -123,7 +123,8 @@ class AbstractSearchStart(AbstractStart):
         """
 
 
-def _wider(found: Mixture) -> Mixture:
+def wider(found: Mixture) -> Mixture:
+    """One Gaussian around a mixture, where further components may be expected."""
     wide = found.covariance() * _WIDER**2
     family = type(found.components)
     return Mixture(jnp.zeros(1, found.dtype), family.from_covariance(found.mean()[None], wide[None]))
