@@ -30,6 +30,7 @@ from natmix.models.numpyro_checks import (
 )
 from natmix.models.prediction import prediction_key, predictions, replicates
 from natmix.targets.detection import required_arguments
+from natmix.targets.traced import compiled_call
 
 _PRIOR_DRAWS = 256
 
@@ -164,7 +165,7 @@ class NumpyroModel(AbstractModel):
             return ravel_pytree({name: free[name] for name in sorted(free)})[0]
 
         try:
-            draws = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(key, _PRIOR_DRAWS)), float)
+            draws = np.asarray(compiled_call(jax.vmap(draw), jax.random.split(key, _PRIOR_DRAWS)), float)
         except NotImplementedError:  # an improper prior
             return None
         return around(draws)

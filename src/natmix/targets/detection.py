@@ -14,6 +14,7 @@ from natmix.targets.base import AbstractTarget, TargetError, check_dim
 from natmix.targets.host import HostTarget
 from natmix.targets.identity import depends_on_last_argument, stable_identity
 from natmix.targets.jax_target import JaxTarget
+from natmix.targets.traced import with_data_apart
 
 _KEY_NAMES = ("key", "rng", "rng_key", "prng_key")
 
@@ -122,7 +123,11 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
         if shapes == [shape[:-1], shape][: len(parts)]:
             for p in parts:
                 _check_dtype(p.dtype)
-            same = stable_identity(fn, program)
+            same = None
+            if not batched and not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn)):
+                types = (*_key_type(stochastic), point)
+                same = with_data_apart(fn, *types, traced=(program, out))
+            same = same or stable_identity(fn, program)
             kind = {"batched": batched, "returns_gradient": gradient, "stochastic": stochastic}
             return JaxTarget(fn=same, dim=dim, **kind), ""
         returned.append((shape, [_show_shape(p) for p in parts]))
