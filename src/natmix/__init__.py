@@ -12,6 +12,7 @@ try:
     from natmix.engine.snapshot import FitSnapshot
     from natmix.estimate import Estimate
     from natmix.fit import fit
+    from natmix.fit_many import fit_many
     from natmix.gaussians import DiagonalGaussians, FullGaussians
     from natmix.gmmvi import GMMVI
     from natmix.mixture import Mixture
@@ -50,6 +51,7 @@ __all__ = [
     "diagnostics",
     "experiments",
     "fit",
+    "fit_many",
     "load_metadata",
     "models",
     "plot",

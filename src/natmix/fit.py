@@ -26,6 +26,7 @@ from natmix.kernels.plan import using
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
+from natmix.models.front_ends import with_data
 from natmix.random_keys import run_key, split_keys
 from natmix.result.fit_result import BeforeIterations, fit_result
 from natmix.result.result import Result
@@ -37,6 +38,7 @@ def fit(
     target: Any,
     dim: int | None = None,
     *,
+    data: Any = None,
     model_args: tuple[Any, ...] | None = None,
     model_kwargs: dict[str, Any] | None = None,
     position: Any = None,
@@ -72,6 +74,8 @@ def fit(
             the log density first, by at most 2 D + 8 evaluations. Or a `JaxTarget` or `HostTarget`, or a
             NumPyro or PyMC model, or a Stan program or its path (with `models.StanModel` for its options).
         dim: D; not needed for a target that knows it.
+        data: of a function ``f(x, data)``, passed on as the last argument: arrays and numbers, also in tuples
+            and dictionaries. Fits with other data of the same shapes share their compiled programs.
         model_args: the arguments of a NumPyro model (data among them).
         model_kwargs: its keyword arguments, or the data of a Stan program.
         position: for a log density of a pytree of arrays: one such pytree, the centre of the initial region.
@@ -143,6 +147,7 @@ def fit(
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)
     region = Region(init_mean, init_scale, init_covariance, box)
+    target = with_data(target, data)
     model = as_model(target, dim, model_args, model_kwargs, position, bounds)
     arguments = StartArguments.checked(
         region, init_components, init_mixture, start, covariance, dtype, model, seed

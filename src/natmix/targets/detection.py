@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natmix.targets.base import AbstractTarget, TargetError, check_dim
+from natmix.targets.function_of_data import FunctionOfData
 from natmix.targets.host import HostTarget
 from natmix.targets.identity import depends_on_last_argument, stable_identity
 from natmix.targets.jax_target import JaxTarget
@@ -56,6 +57,9 @@ def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Detect
     dim = check_dim(dim)
     stochastic = _takes_key(fn)
     target, trouble = _trace(fn, dim, dtype, stochastic)
+    if target is None and isinstance(fn, FunctionOfData):
+        fn.with_numbers_fixed()
+        target, trouble = _trace(fn, dim, dtype, stochastic)
     if target is not None:
         return DetectedTarget(target)
     if stochastic:
@@ -123,11 +127,7 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
         if shapes == [shape[:-1], shape][: len(parts)]:
             for p in parts:
                 _check_dtype(p.dtype)
-            same = None
-            if not batched and not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn)):
-                types = (*_key_type(stochastic), point)
-                same = with_data_apart(fn, *types, traced=(program, out))
-            same = same or stable_identity(fn, program)
+            same = _shared(fn, (*_key_type(stochastic), point), batched, (program, out))
             kind = {"batched": batched, "returns_gradient": gradient, "stochastic": stochastic}
             return JaxTarget(fn=same, dim=dim, **kind), ""
         returned.append((shape, [_show_shape(p) for p in parts]))
@@ -141,6 +141,25 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
             f"{list(shape)} it returned {' and '.join(got)}{hint}."
         )
     return None, raised[0] if raised else ""
+
+
+def _shared(fn: Any, types: tuple[Any, ...], batched: bool, traced: Any) -> Callable[..., Any]:
+    """The function as one that shares its compiled programs with others of the same operations."""
+    if not batched and not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn)):
+        # The number of points of a batch may change, so its program alone is not the function.
+        found = with_data_apart(fn, *types, traced=traced)
+        if found is not None:
+            return found
+    if isinstance(fn, FunctionOfData):
+        bound = fn.apart()
+        try:
+            program = jax.make_jaxpr(lambda bound, *args: bound(*args))(bound, *types)
+            hash(jax.tree.structure(bound))
+        except (TypeError, jax.errors.JAXTypeError):
+            pass  # some of the data decide what the function does
+        else:
+            return dataclasses.replace(bound, fn=stable_identity(fn.fn, program))
+    return stable_identity(fn, traced[0])
 
 
 def _check_jax_target(target: JaxTarget, dtype: Any) -> None:
@@ -219,7 +238,7 @@ def _arguments(fn: Callable[..., Any]) -> str:
         return ""
     return (
         f" (it takes {', '.join(required)}: name the first one 'key' if it is a random key, "
-        "and fix data with functools.partial)"
+        "and give data as data=...)"
     )
 
 
