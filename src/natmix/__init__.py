@@ -15,6 +15,7 @@ try:
     from natmix.fit_many import fit_many
     from natmix.gaussians import DiagonalGaussians, FullGaussians
     from natmix.gmmvi import GMMVI
+    from natmix.kernels.compilation_cache import compilation_cache
     from natmix.mixture import Mixture
     from natmix.mixture.files import load_metadata
     from natmix.modules.codenames import MODULES
@@ -48,6 +49,7 @@ __all__ = [
     "__version__",
     "calibration",
     "combine",
+    "compilation_cache",
     "diagnostics",
     "experiments",
     "fit",

@@ -22,11 +22,12 @@ from natmix.initialization.checked_gradient import checked_gradient
 from natmix.initialization.default_algorithm import logger, resolve_algorithm
 from natmix.initialization.region import Region
 from natmix.interrupts import sigterm_as_ctrl_c
+from natmix.kernels.compilation_cache import use_compilation_cache
 from natmix.kernels.plan import using
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
-from natmix.models.front_ends import with_data
+from natmix.models.front_ends import check_not_traced, with_data
 from natmix.random_keys import run_key, split_keys
 from natmix.result.fit_result import BeforeIterations, fit_result
 from natmix.result.result import Result
@@ -137,8 +138,10 @@ def fit(
         TargetError: the target fails, or its gradient is wrong; ``result`` holds what the run had reached.
     """
     clock = Clock()
+    use_compilation_cache()
 
     # The arguments.
+    check_not_traced((target, data, model_args, model_kwargs, position))
     max_iterations = as_int(max_iterations, "max_iterations")
     limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
     options = FitOptions(

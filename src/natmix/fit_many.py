@@ -60,10 +60,7 @@ def fit_many(
     tasks = [_Task(model, item, s, arguments) for item, s in zip(items, seeds, strict=True)]
     for i, item in enumerate(items):
         _check_item(model, item, i, arguments)
-    if executor is None:
-        outcomes = [_run(task) for task in tasks]
-    else:
-        outcomes = _on(executor, tasks)
+    outcomes = [_run(task) for task in tasks] if executor is None else _on(executor, tasks)
     return ManyResults(
         [o.result for o in outcomes],
         seeds,
@@ -132,7 +129,8 @@ def _with_data(model: Any, data: Any, arguments: dict[str, Any]) -> tuple[Any, d
 def _check_item(model: Any, data: Any, place: int, arguments: Mapping[str, Any]) -> None:
     if isinstance(model, (AbstractModel, AbstractTarget)):
         raise ValueError(
-            f"A {type(model).__name__} has its data: give fit_many the model itself, or a function f(x, data)."
+            f"A {type(model).__name__} has its data: "
+            "give fit_many the model itself, or a function f(x, data)."
         )
     if PymcModel.recognises(Given(model)):
         if not isinstance(data, Mapping):
@@ -143,8 +141,8 @@ def _check_item(model: Any, data: Any, place: int, arguments: Mapping[str, Any])
     elif not _is_function(model, arguments) and not isinstance(data, (tuple, list, Mapping)):
         kind = type(data).__name__
         raise ValueError(
-            f"A data set of a model is a tuple of its arguments or a dictionary by name, got {kind} at {place}; "
-            "for a function f(x, data) give dim, position or bounds."
+            f"A data set of a model is a tuple of its arguments or a dictionary by name, got {kind} at "
+            f"{place}; for a function f(x, data) give dim, position or bounds."
         )
 
 
@@ -171,9 +169,7 @@ def _seeds(seed: int | Sequence[int], number: int) -> list[int]:
 def _on(executor: Executor, tasks: list[_Task]) -> list[_Outcome]:
     """All fits on an executor; a process that dies or code that cannot travel ends all of them."""
     if not callable(getattr(executor, "submit", None)):
-        raise ValueError(
-            f"executor must be a concurrent.futures.Executor, got {type(executor).__name__}."
-        )
+        raise ValueError(f"executor must be a concurrent.futures.Executor, got {type(executor).__name__}.")
     _check_start(executor)
     futures: list[Future] = []
     try:

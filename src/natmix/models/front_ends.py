@@ -5,6 +5,8 @@ import warnings
 from importlib import metadata
 from typing import Any, TypeVar
 
+import jax
+
 from natmix.models.base import AbstractModel
 from natmix.models.given import Given
 from natmix.models.numpyro import NumpyroModel
@@ -68,6 +70,15 @@ def installed() -> tuple[type[AbstractModel], ...]:
     return tuple(found)
 
 
+def check_not_traced(given: Any) -> None:
+    """Raise if a fit is made inside `jax.vmap` or `jax.jit`: it decides on the host what to do next."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+        raise ValueError(
+            "natmix.fit cannot be part of jax.vmap or jax.jit: natmix.fit_many(model, datasets) fits many "
+            "data sets, and compiles once."
+        )
+
+
 def with_data(target: Any, data: Any) -> Any:
     """The function that a target is of its data; the target itself if there are none.
 
@@ -79,8 +90,8 @@ def with_data(target: Any, data: Any) -> Any:
     function = callable(target) and not isinstance(target, (AbstractTarget, AbstractModel))
     if not function or PymcModel.recognises(Given(target)) or StanModel.recognises(Given(target)):
         raise ValueError(
-            f"data= is for a function f(x, data), got {type(target).__name__}: a NumPyro model gets its data as "
-            "model_args and model_kwargs, a Stan program as model_kwargs, and a PyMC model has them."
+            f"data= is for a function f(x, data), got {type(target).__name__}: a NumPyro model gets its data "
+            "as model_args and model_kwargs, a Stan program as model_kwargs, and a PyMC model has them."
         )
     return FunctionOfData(target, data)
 

@@ -38,7 +38,7 @@ class ManyResults(Sequence["Result | None"]):
     def __getitem__(self, place: int) -> "Result | None": ...
     @overload
     def __getitem__(self, place: slice) -> "list[Result | None]": ...
-    def __getitem__(self, place: int | slice) -> "Result | None | list[Result | None]":
+    def __getitem__(self, place: int | slice) -> "Result | list[Result | None] | None":
         return self._results[place]
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ import sys
 import jax
 import pytest
 
-from natmix.cli.compilation_cache import use_compilation_cache
+from natmix.kernels.compilation_cache import use_compilation_cache
 
 
 def demo(folder, **variables):
