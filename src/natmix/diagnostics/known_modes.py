@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
@@ -87,8 +86,7 @@ class KnownModes:
         step = max(1, _MAX_PAIRS // self._mixture.num_components)
         for i in range(0, len(x), step):
             rows = slice(i, i + step)
-            points = jnp.asarray(x[rows], self._mixture.dtype)
-            joint = np.asarray(self._mixture.component_log_prob(points), float)
+            joint = np.asarray(self._mixture.component_log_prob(x[rows]), float)
             joint = joint + np.asarray(self._mixture.log_weights, float)
             log_q[rows] = scipy.special.logsumexp(joint, axis=1)
             mode[rows] = self._labels[np.argmax(joint, axis=1)]
@@ -193,8 +191,7 @@ class KnownModes:
             return ()
         shares = self._shares()
         centres = np.stack([o.gaussian.mean for o in self.outside])
-        points = jnp.asarray(centres, self._mixture.dtype)
-        log_q = np.asarray(self._mixture.log_prob(points), float)
+        log_q = np.asarray(self._mixture.log_prob(centres), float)
         deficits = self.deficit(np.array([o.log_density for o in self.outside]), log_q)
         found = [
             MissedMode(o.gaussian.mean, float(share), float(deficit), o.gaussian.covariance)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from natmix.array_types import Count, PRNGKey
 from natmix.interrupts import Interrupted
 from natmix.kernels.compilation import quick_jit
+from natmix.kernels.transfer import on_device
 from natmix.targets import AbstractTarget
 from natmix.targets.failures import FAILURES, as_target_error
 
@@ -87,7 +88,7 @@ class TargetEvaluator:
         if not self._target.inside_jax:
             return None
         self._spend(len(x))
-        return np.asarray(_hessian(self._target, self._key, jnp.asarray(x, self._dtype)), float)
+        return np.asarray(_hessian(self._target, self._key, on_device(x, self._dtype)), float)
 
     def _evaluate(
         self, x: Float[np.ndarray, "N D"], needs_gradient: bool
@@ -96,10 +97,12 @@ class TargetEvaluator:
         self._spend(n)
         if self._target.inside_jax:
             padded = np.pad(x, ((0, _padded_number(n) - n), (0, 0)), mode="edge")
-            points = jnp.asarray(padded, self._dtype)
-            value, gradient = _compiled(self._target, self._key, points, jnp.asarray(n), needs_gradient)
+            points = on_device(padded, self._dtype)
+            value, gradient = _compiled(
+                self._target, self._key, points, on_device(np.int32(n)), needs_gradient
+            )
         else:
-            found = self._target.evaluate(self._key, jnp.asarray(x, self._dtype), n, needs_gradient)
+            found = self._target.evaluate(self._key, on_device(x, self._dtype), n, needs_gradient)
             value, gradient = found.log_density, found.gradient
         gradients = None if gradient is None else np.asarray(gradient, float)[:n]
         return np.asarray(value, float)[:n], gradients
