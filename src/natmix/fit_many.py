@@ -158,8 +158,8 @@ def _seeds(seed: int | Sequence[int], number: int) -> list[int]:
     if isinstance(seed, Sequence) and not isinstance(seed, str):
         if len(seed) != number:
             raise ValueError(f"There must be one seed for each of {number} data sets, got {len(seed)}.")
-        return [as_int(s, "seed") for s in seed]
-    first = as_int(seed, "seed")
+        return [as_int(s, "seed", 0) for s in seed]
+    first = as_int(seed, "seed", 0)
     return list(range(first, first + number))
 
 

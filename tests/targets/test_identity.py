@@ -24,14 +24,27 @@ def test_programs_are_kept_while_the_function_means_the_same():
 
     first = found(f)
     assert isinstance(first, JaxTarget)
-    assert found(f).fn is first.fn
+    assert jax.tree.structure(found(f)) == jax.tree.structure(first)
     data["mu"] = 3.0
     second = found(f)
-    assert second.fn is not first.fn
-    assert found(f).fn is second.fn
+    assert jax.tree.structure(second) != jax.tree.structure(first)
     data["x"] = np.ones(3)
-    assert found(f).fn is not second.fn
+    third = found(f)
+    assert jax.tree.structure(third) == jax.tree.structure(second)
+    assert third.fn(np.zeros(2)) == f(np.zeros(2)) != second.fn(np.zeros(2))
     data["x"] = np.zeros(3)
+    data["mu"] = 0.0
+
+
+def test_a_batched_function_has_a_new_identity_when_its_data_change():
+    def f(x):
+        return -jnp.sum((x - data["mu"]) ** 2, axis=1)
+
+    first = found(f)
+    assert isinstance(first, JaxTarget)
+    assert found(f).fn is first.fn
+    data["mu"] = 3.0
+    assert found(f).fn is not first.fn
     data["mu"] = 0.0
 
 
