@@ -16,9 +16,8 @@ OPTIONS = {"max_iterations": 10, "verify": False, "progress": False}
 
 
 def line(x, data):
-    return -0.5 * jnp.sum((data["y"] - x[0] - x[1] * data["t"]) ** 2) / data["noise"] ** 2 - 0.5 * jnp.sum(
-        x**2
-    )
+    residual = (data["y"] - x[0] - x[1] * data["t"]) / data["noise"]
+    return -0.5 * jnp.sum(residual**2) - 0.5 * jnp.sum(x**2)
 
 
 def data_set(seed):
@@ -69,9 +68,8 @@ def numpyro_model(t, noise, y=None):
 
 def fit_numpyro(seed):
     data = data_set(seed)
-    return natmix.fit(
-        numpyro_model, model_args=(data["t"], data["noise"]), model_kwargs={"y": data["y"]}, **OPTIONS
-    )
+    args, kwargs = (data["t"], data["noise"]), {"y": data["y"]}
+    return natmix.fit(numpyro_model, model_args=args, model_kwargs=kwargs, **OPTIONS)
 
 
 def fit_pymc(seed):
@@ -83,11 +81,10 @@ def fit_pymc(seed):
     return natmix.fit(model, **OPTIONS)
 
 
-@pytest.mark.parametrize(
-    "fit",
-    [fit_function, fit_closure, fit_position, fit_host, fit_numpyro, fit_pymc],
-    ids=lambda f: f.__name__,
-)
+FITS = (fit_function, fit_closure, fit_position, fit_host, fit_numpyro, fit_pymc)
+
+
+@pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.__name__)
 def test_a_fit_to_other_data_compiles_nothing(fit, quick_compilation):
     with compilations() as first:
         fit(0)
@@ -192,9 +189,9 @@ def test_bad_arguments(given, message):
 
 def test_a_pool_that_forks_is_refused():
     context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-        with pytest.raises(ValueError, match="forks hangs with JAX"):
-            natmix.fit_many(line, [data_set(0)], dim=2, executor=executor)
+    forking = concurrent.futures.ProcessPoolExecutor(1, mp_context=context)
+    with forking as executor, pytest.raises(ValueError, match="forks hangs with JAX"):
+        natmix.fit_many(line, [data_set(0)], dim=2, executor=executor)
 
 
 def test_vmap_of_a_fit_names_fit_many():

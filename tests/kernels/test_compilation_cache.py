@@ -1,4 +1,4 @@
-"""Commands keep compiled programs on disk."""
+"""Compiled programs are kept on disk."""
 
 import os
 import subprocess
@@ -7,7 +7,8 @@ import sys
 import jax
 import pytest
 
-from natmix.kernels.compilation_cache import use_compilation_cache
+from natmix.kernels import compilation_cache
+from natmix.kernels.compilation_cache import drop_oldest, use_compilation_cache
 
 
 def demo(folder, **variables):
@@ -22,7 +23,7 @@ def demo(folder, **variables):
 
 def test_a_command_leaves_its_programs_in_the_cache_directory(tmp_path):
     demo(tmp_path, NATMIX_CACHE=str(tmp_path / "cache"))
-    assert any("chunk" in f.name for f in (tmp_path / "cache" / "compiled").iterdir())
+    assert any("chunk" in f.name for f in (tmp_path / "cache" / "compiled").rglob("*"))
 
 
 @pytest.fixture
@@ -47,3 +48,32 @@ def test_a_directory_that_cannot_be_made_is_no_reason_to_stop(tmp_path, monkeypa
     monkeypatch.setenv("NATMIX_CACHE", str(tmp_path / "file"))
     use_compilation_cache()
     assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
+
+
+def test_programs_used_least_recently_are_dropped_by_size(tmp_path):
+    for i in range(5):
+        file = tmp_path / "kind" / f"{i}-cache"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"x" * 100)
+        os.utime(file, (i, i))
+    drop_oldest(tmp_path, 500)
+    assert len(list((tmp_path / "kind").iterdir())) == 5
+    drop_oldest(tmp_path, 400)
+    assert sorted(f.name for f in (tmp_path / "kind").iterdir()) == ["2-cache", "3-cache", "4-cache"]
+
+
+def test_it_can_be_turned_off_and_on(tmp_path, monkeypatch, no_cache):
+    monkeypatch.setenv("NATMIX_CACHE", str(tmp_path))
+    monkeypatch.setenv("NATMIX_COMPILATION_CACHE", "0")
+    use_compilation_cache()
+    assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
+    monkeypatch.setattr(compilation_cache, "_wanted", None)
+    compilation_cache.compilation_cache(True)
+    folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    assert folder.startswith(str(tmp_path / "compiled"))
+    compilation_cache.compilation_cache(False)
+    assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
+    monkeypatch.setenv("NATMIX_COMPILATION_CACHE", "no")
+    monkeypatch.setattr(compilation_cache, "_wanted", None)
+    with pytest.raises(ValueError, match="must be 0 or 1, got 'no'"):
+        use_compilation_cache()

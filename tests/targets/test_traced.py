@@ -110,13 +110,15 @@ def test_pickle_brings_its_own_data():
     np.testing.assert_array_equal(again(X), found(X))
 
 
+def of_data(f, data):
+    return as_target(FunctionOfData(f, data), 2, jnp.float64, np.zeros(2)).target
+
+
 def test_real_numbers_among_the_data_are_data_too():
     def f(x, data):
         return -jnp.sum(x**2) / data["width"]
 
-    one, two = (
-        as_target(FunctionOfData(f, {"width": w}), 2, jnp.float64, np.zeros(2)).target for w in (1.0, 4.0)
-    )
+    one, two = (of_data(f, {"width": width}) for width in (1.0, 4.0))
     assert jax.tree.structure(one) == jax.tree.structure(two)
     assert one.fn(X) == 4 * two.fn(X)
 
@@ -125,9 +127,7 @@ def test_numbers_that_decide_what_a_function_does_are_constants():
     def f(x, data):
         return -jnp.sum(x**2) if data["width"] > 2 else -jnp.sum(x**4)
 
-    one, two = (
-        as_target(FunctionOfData(f, {"width": w}), 2, jnp.float64, np.zeros(2)).target for w in (1.0, 4.0)
-    )
+    one, two = (of_data(f, {"width": width}) for width in (1.0, 4.0))
     np.testing.assert_allclose([one.fn(X), two.fn(X)], [-jnp.sum(X**4), -jnp.sum(X**2)])
 
 
