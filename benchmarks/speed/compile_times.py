@@ -3,8 +3,8 @@
 Run: python benchmarks/speed/compile_times.py [funnel logistic line] [--iterations N]
 
 Every measurement is a process of its own, with a cache directory that is empty at first ("cold") and filled
-by the one before ("cached"). Tracing, lowering and XLA's part are added up; in a fit some of it is done in the
-background. funnel has 10 dimensions, logistic is a regression with 35 coefficients and 351 rows, line has 3.
+by the one before ("cached"). Tracing, lowering and XLA are added up; some of it happens in the background.
+funnel has 10 dimensions, logistic is a regression with 35 coefficients and 351 rows, line has 3.
 """
 
 import argparse

@@ -113,7 +113,8 @@ def fit(
             the order of sums.
         max_iterations: limit of iterations.
         max_evaluations: limit of evaluations of the target, never exceeded.
-        max_seconds: limit of time, compilation included; the iteration that passes it is finished.
+        max_seconds: limit of time, compilation included (but not that of a Stan program); the iteration that
+            passes it is finished.
         tolerance: nats by which the ELBO must rise to count as improving.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
         progress: show a live line; only on a terminal if left out.
@@ -152,6 +153,8 @@ def fit(
     region = Region(init_mean, init_scale, init_covariance, box)
     target = with_data(target, data)
     model = as_model(target, dim, model_args, model_kwargs, position, bounds)
+    if model is not None and model is not target:
+        clock.leave_out(model.build_seconds)
     arguments = StartArguments.checked(
         region, init_components, init_mixture, start, covariance, dtype, model, seed
     )

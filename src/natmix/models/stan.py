@@ -1,6 +1,7 @@
 """A Stan program with its data."""
 
 import os
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -63,7 +64,9 @@ class StanModel(AbstractModel):
         self._given = (program, data, observed, seed, backend)
         given = stan_backends.as_data(data)
         self.observed = _observed(given.values, observed)
+        before = time.perf_counter()
         self._backend = stan_backends.load(stan_backends.Program.read(program), given, seed, backend)
+        self.build_seconds = time.perf_counter() - before
         self.dim = self._backend.dim
         if self.dim == 0:
             raise ValueError("The Stan program has no parameters: there is nothing to infer.")

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from natmix.models.stan_backends.backend import AbstractBackend
 from natmix.models.stan_backends.cache import cached_file
+from natmix.models.stan_backends.compiling import shown_compiling
 from natmix.models.stan_backends.data import Data
 from natmix.models.stan_backends.errors import compiler_reason, data_error
 from natmix.models.stan_backends.program import Program
@@ -23,7 +24,8 @@ class BridgeStanBackend(AbstractBackend):
             file = cached_file(program.code.encode(), "program.stan")
         options = [f"--include-paths={file.parent}", f"--filename-in-msg={(program.path or file).name}"]
         try:
-            library = bridgestan.compile_model(file, stanc_args=options)
+            with shown_compiling():
+                library = bridgestan.compile_model(file, stanc_args=options)
         except FileNotFoundError as error:
             raise RuntimeError(f"BridgeStan compiles by make and a C++ compiler: {error}.") from error
         except RuntimeError as error:

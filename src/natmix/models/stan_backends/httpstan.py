@@ -22,6 +22,7 @@ from jaxtyping import Float
 from natmix.files import replacing
 from natmix.models.stan_backends.backend import AbstractBackend
 from natmix.models.stan_backends.cache import folder
+from natmix.models.stan_backends.compiling import shown_compiling
 from natmix.models.stan_backends.data import Data, check_data
 from natmix.models.stan_backends.errors import compiler_reason, data_error, stan_reason
 from natmix.models.stan_backends.program import Program
@@ -140,7 +141,8 @@ def _library(stan: Path, model: str) -> Path:
         temporary.write_text(model, encoding="utf-8")
     with replacing(path) as temporary:
         inputs = [f'-DMODEL_FILE="{source}"', str(_BRIDGE), "-o", str(temporary)]
-        done = subprocess.run([*command, *inputs, *last], capture_output=True, text=True, check=False)
+        with shown_compiling():
+            done = subprocess.run([*command, *inputs, *last], capture_output=True, text=True, check=False)
         if done.returncode:
             reason = compiler_reason(done.stderr)
             raise RuntimeError(f"{compiler[0]} could not compile the C++ of the Stan program: {reason}")
