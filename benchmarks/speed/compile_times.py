@@ -30,11 +30,11 @@ def fit(name: str, iterations: int) -> None:
     spent: dict[str, float] = {}
     programs: list[tuple[float, str]] = []
 
-    def listen(event: str, seconds: float, **details: object) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         part = event.rsplit("/", 1)[-1]
-        spent[part] = spent.get(part, 0.0) + seconds
+        spent[part] = spent.get(part, 0.0) + duration_secs
         if part == "backend_compile_duration":
-            programs.append((seconds, str(details.get("fun_name", "?"))))
+            programs.append((duration_secs, str(kwargs.get("fun_name", "?"))))
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     rng = np.random.default_rng(0)

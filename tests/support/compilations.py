@@ -9,10 +9,10 @@ _EVENT = "/jax/core/compile/backend_compile_duration"
 _counts: list[list[str]] = []
 
 
-def _listen(event: str, duration: float, **details: object) -> None:
+def _listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
     if event == _EVENT:
         for names in _counts:
-            names.append(str(details.get("fun_name", event)))
+            names.append(str(kwargs.get("fun_name", event)))
 
 
 jax.monitoring.register_event_duration_secs_listener(_listen)

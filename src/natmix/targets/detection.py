@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
+from natmix.array_types import PRNGKey
+from natmix.kernels.compilation import Rest, parted
 from natmix.targets.base import AbstractTarget, TargetError, check_dim
 from natmix.targets.function_of_data import FunctionOfData
 from natmix.targets.host import HostTarget
@@ -75,11 +78,18 @@ def without_gradient(target: AbstractTarget, dtype: Any) -> DetectedTarget | Non
         return None
     x = jax.ShapeDtypeStruct((2, target.dim), dtype)
     try:
-        jax.eval_shape(lambda key, x: target.evaluate(key, x, 2, needs_gradient=True), *_key_type(True), x)
+        arrays, rest = parted(target)
+        _differentiated.eval_shape(rest, arrays, *_key_type(True), x)
     except Exception as error:
         values = dataclasses.replace(target, values_only=True)
         return DetectedTarget(values, why=f"JAX cannot differentiate it: {_short(error)}")
     return None
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _differentiated(rest: Rest, arrays: tuple[Any, ...], key: PRNGKey, x: Array) -> Any:
+    """With gradients; compiled never, but traced once for targets that differ in their data only."""
+    return rest.joined(arrays).evaluate(key, x, 2, needs_gradient=True)
 
 
 # Inside JAX -------------------------------------------------------------------------------------
