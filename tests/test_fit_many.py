@@ -3,6 +3,7 @@
 import concurrent.futures
 import multiprocessing
 import os
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from compilations import compilations
 
 import natmix
 
-OPTIONS = {"max_iterations": 10, "verify": False, "progress": False}
+OPTIONS: dict[str, Any] = {"max_iterations": 10, "verify": False, "progress": False}
 
 
 def line(x, data):

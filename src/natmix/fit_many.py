@@ -87,7 +87,8 @@ def _run(task: _Task) -> _Outcome:
     start = time.perf_counter()
     try:
         target, given = _with_data(task.model, task.data, task.arguments)
-        result, error = fit(target, seed=task.seed, **given), None
+        result: Result | None = fit(target, seed=task.seed, **given)
+        error = None
     except Exception as raised:
         result, error = getattr(raised, "result", None), _plain(raised)
     return _Outcome(result, error, time.perf_counter() - start)

@@ -15,20 +15,22 @@ class Terminal(io.StringIO):
 
 def test_seconds_are_counted_on_a_terminal_and_the_line_is_cleared(monkeypatch):
     monkeypatch.setattr(compiling, "_QUIET_SECONDS", 0.02)
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
     with compiling.shown_compiling():
         time.sleep(0.1)
-    written = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    written = stderr.getvalue()
     assert "Compiling the Stan program (once, the result is kept) … 0 s" in written
     assert written.endswith("\r\x1b[K")
 
 
 def test_nothing_is_written_elsewhere(monkeypatch):
     monkeypatch.setattr(compiling, "_QUIET_SECONDS", 0.001)
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
     with compiling.shown_compiling():
         time.sleep(0.02)
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert stderr.getvalue() == ""
 
 
 def test_the_clock_leaves_it_out():

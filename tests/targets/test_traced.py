@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,17 @@ import pytest
 from natmix.targets.detection import as_target
 from natmix.targets.function_of_data import FunctionOfData
 from natmix.targets.traced import TracedFunction, with_data_apart
+
+
+def same_structure(one: Any, two: Any) -> bool:
+    structures: list[Any] = [jax.tree.structure(one), jax.tree.structure(two)]
+    return bool(structures[0] == structures[1])
+
+
+def found_function(fn: Any, dim: int = 2) -> Any:
+    target: Any = as_target(fn, dim, jnp.float64, np.zeros(dim)).target
+    return target.fn
+
 
 POINT = jax.ShapeDtypeStruct((2,), jnp.float64)
 X = jnp.array([0.3, -0.7])
@@ -56,7 +68,7 @@ def test_functions_of_other_data_are_one_program_with_their_own_values(make):
     one, two = (with_data_apart(make(np.arange(3) + shift), POINT) for shift in (0.5, 2.0))
     assert one.program == two.program
     assert hash(one.program) == hash(two.program)
-    assert jax.tree.structure(one) == jax.tree.structure(two)
+    assert same_structure(one, two)
     value_and_grad = jax.jit(lambda f, x: jax.value_and_grad(f)(x))
     for shift, found in ((0.5, one), (2.0, two)):
         value, gradient = value_and_grad(found, X)
@@ -100,7 +112,7 @@ def test_what_its_operations_do_not_show_is_not_told_apart():
 
     for opaque in (ruled, backward, callback, jax.jit(ruled)):
         assert with_data_apart(opaque, POINT) is None
-        assert not isinstance(as_target(opaque, 2, jnp.float64, np.zeros(2)).target.fn, TracedFunction)
+        assert not isinstance(found_function(opaque), TracedFunction)
 
 
 def test_pickle_brings_its_own_data():
@@ -119,7 +131,7 @@ def test_real_numbers_among_the_data_are_data_too():
         return -jnp.sum(x**2) / data["width"]
 
     one, two = (of_data(f, {"width": width}) for width in (1.0, 4.0))
-    assert jax.tree.structure(one) == jax.tree.structure(two)
+    assert same_structure(one, two)
     assert one.fn(X) == 4 * two.fn(X)
 
 
@@ -141,7 +153,7 @@ def test_a_batched_function_of_data_has_its_arrays_as_leaves():
 
     one, two = target(0.0), target(1.0)
     assert one.batched
-    assert jax.tree.structure(one) == jax.tree.structure(two)
+    assert same_structure(one, two)
     x = np.ones((5, 2))
     np.testing.assert_allclose(one.fn(x), f(x, {"x": np.arange(3.0), "scale": 1.0}))
     np.testing.assert_allclose(two.fn(x), f(x, {"x": np.arange(3) + 1.0, "scale": 2.0}))

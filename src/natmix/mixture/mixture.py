@@ -132,8 +132,8 @@ class Mixture(eqx.Module):
                 f"Points must have {self.dim} entries in their last axis, got an array of shape {shape}."
             )
         if is_traced((self, x)) or not on_default_device((self, x)) or 0 in shape:
-            points = jnp.asarray(x, self.dtype).reshape(-1, self.dim)
-            return fn(self, points).reshape((*shape[:-1], *columns))
+            rows = jnp.asarray(x, self.dtype).reshape(-1, self.dim)
+            return fn(self, rows).reshape((*shape[:-1], *columns))
         points = padded_points(np.asarray(x).reshape(-1, self.dim), self.dtype)
         padded = Mixture(*padded_components(self.log_weights, self.components))
         values = np.asarray(fn(padded, on_device(points)))[: math.prod(shape[:-1])]

@@ -50,6 +50,9 @@ class PymcModel(AbstractModel):
                     f"A data set names {name!r}, but the model's pymc.Data are {', '.join(known) or 'none'}."
                 )
         copy = clone_model(model)
+        for kind in ("free_RVs", "observed_RVs", "deterministics", "potentials"):
+            order = [v.name for v in getattr(model, kind)]  # the copy has another one
+            getattr(copy, kind).sort(key=lambda v, order=order: order.index(v.name))
         with copy:
             pymc.set_data(dict(data))
         return copy

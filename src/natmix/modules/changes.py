@@ -50,7 +50,7 @@ def apply_change(state: State, change: Change) -> tuple[State, Flag]:
     return state, add
 
 
-def insert_components(state: State, new: Mixture, kept: float) -> State:
+def insert_components(state: State, new: Mixture, kept: Scalar | float) -> State:
     """Put the components of ``new`` into free slots, with their weights; the present ones keep a share.
 
     Args:

@@ -27,7 +27,7 @@ _GENERIC_RULES = ("custom_derivatives.py", "solves.py")
 """Files of theirs with rules made of a user's functions."""
 
 
-class Program:
+class TracedProgram:
     """The operations of a function, equal to those of another function that computes the same of its data."""
 
     def __init__(self, jaxpr: core.ClosedJaxpr, structure: Any) -> None:
@@ -37,7 +37,7 @@ class Program:
         self._key = fingerprint(jaxpr), structure
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and self._key == other._key
+        return isinstance(other, TracedProgram) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -73,7 +73,7 @@ class TracedFunction(eqx.Module):
         origin: the function itself.
     """
 
-    program: Program = eqx.field(static=True)
+    program: TracedProgram = eqx.field(static=True)
     data: tuple[Array, ...]
     origin: _Origin = eqx.field(static=True)
 
@@ -111,7 +111,7 @@ def with_data_apart(
         return None
     data = [jnp.asarray(value) for value in _data(closed)]
     flat = jax.make_jaxpr(functools.partial(_evaluate, closed))(data, *types)
-    return TracedFunction(Program(flat, jax.tree.structure(outputs)), tuple(data), _Origin(fn, types))
+    return TracedFunction(TracedProgram(flat, jax.tree.structure(outputs)), tuple(data), _Origin(fn, types))
 
 
 def compiled_call(fn: Callable[..., Any], *args: Array) -> Any:
