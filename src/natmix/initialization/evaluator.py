@@ -17,6 +17,8 @@ from natmix.kernels.transfer import on_device
 from natmix.targets import AbstractTarget
 from natmix.targets.failures import FAILURES, as_target_error
 
+Points = Float[Array, "N D"] | Float[np.ndarray, "N D"]
+
 
 class BudgetSpentError(Exception):
     """The budget of evaluations or of time is spent."""
@@ -118,10 +120,10 @@ def _padded_number(n: int) -> int:
 
 @quick_array_jit(static_argnums=(0, 4))
 def _compiled(
-    rest: Rest, arrays: tuple[Array | None, ...], x: Float[Array, "N D"], count: Count, needs_gradient: bool
+    rest: Rest, arrays: tuple[Array | None, ...], x: Points, count: Count | np.int32, needs_gradient: bool
 ) -> tuple[Array, Array | None]:
     target, key = rest.joined(arrays)
-    found = target.evaluate(key, x, count, needs_gradient)
+    found = target.evaluate(key, jnp.asarray(x), jnp.asarray(count), needs_gradient)
     return found.log_density, found.gradient
 
 
