@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb docs tutorials clean
+.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -51,6 +51,10 @@ CUDA ?= cuda12
 bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what the device can do
 	$(BIN)/python -m pip install --quiet 'jax[$(CUDA)]'
 	$(BIN)/python benchmarks/speed/gpu.py --write results $(BENCH)
+
+# Some of them: make bench-quick BENCH='--only funnel3'
+bench-quick: $(VENV)/.dev ## a dozen default fits in about five minutes, appended to a history; flags what got worse
+	$(BIN)/python benchmarks/quick $(BENCH)
 
 # One problem: make bench-posteriors BENCH='--only funnel'. Also there: python benchmarks/quality/starts.py
 bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (hours)

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import jax
+from natmix.cli.compilation_cache import use_compilation_cache
 
 import natmix
-from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.diagnostics.elbo import estimate_elbo
 from natmix.experiments.presets.paper import paper
 from natmix.experiments.problems import load

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from natmix.cli.compilation_cache import use_compilation_cache
+from natmix.kernels.compilation_cache import use_compilation_cache
 
 Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]

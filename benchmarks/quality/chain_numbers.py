@@ -22,11 +22,11 @@ from posteriors.catalogue import PROBLEMS
 
 import natmix
 from natmix import JaxTarget, Result
-from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS
 from natmix.experiments import problems
+from natmix.kernels.compilation_cache import use_compilation_cache
 from natmix.result.diagnosing import diagnostic_budget
 
 SAMPLES = 2000

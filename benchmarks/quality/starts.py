@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import natmix
-from natmix.cli.compilation_cache import use_compilation_cache
+from natmix.kernels.compilation_cache import use_compilation_cache
 
 GAP, AVERAGED = 0.1, 10
 MOST_EVALUATIONS = 300_000

@@ -22,10 +22,10 @@ from scipy.special import gammaln
 
 import natmix
 from natmix import JaxTarget, Mixture
-from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.diagnostics import diagnose, explore
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.exploration import SHORT_CHAIN_STEPS
+from natmix.kernels.compilation_cache import use_compilation_cache
 from natmix.targets import AbstractTarget
 
 LOG_2PI = np.log(2 * np.pi)

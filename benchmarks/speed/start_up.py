@@ -45,7 +45,7 @@ from natmix import GMMVI
 from natmix.experiments import presets, problems
 from natmix.engine.capacity import initial_capacity
 from natmix.engine.chunk_runner import ChunkRunner
-from natmix.cli.compilation_cache import use_compilation_cache
+from natmix.kernels.compilation_cache import use_compilation_cache
 imported = time.perf_counter()
 use_compilation_cache()
 """

@@ -12,8 +12,10 @@ try:
     from natmix.engine.snapshot import FitSnapshot
     from natmix.estimate import Estimate
     from natmix.fit import fit
+    from natmix.fit_many import fit_many
     from natmix.gaussians import DiagonalGaussians, FullGaussians
     from natmix.gmmvi import GMMVI
+    from natmix.kernels.compilation_cache import compilation_cache
     from natmix.mixture import Mixture
     from natmix.mixture.files import load_metadata
     from natmix.modules.codenames import MODULES
@@ -47,9 +49,11 @@ __all__ = [
     "__version__",
     "calibration",
     "combine",
+    "compilation_cache",
     "diagnostics",
     "experiments",
     "fit",
+    "fit_many",
     "load_metadata",
     "models",
     "plot",

@@ -23,10 +23,12 @@ from natmix.initialization.default_algorithm import logger, resolve_algorithm
 from natmix.initialization.draws_mixture import InitialDraws
 from natmix.initialization.region import Region
 from natmix.interrupts import sigterm_as_ctrl_c
+from natmix.kernels.compilation_cache import use_compilation_cache
 from natmix.kernels.plan import using
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
 from natmix.models import as_model
+from natmix.models.front_ends import check_not_traced, with_data
 from natmix.models.stan_backends import showing
 from natmix.random_keys import run_key, split_keys
 from natmix.result.export import own_draws
@@ -40,6 +42,7 @@ def fit(
     target: Any,
     dim: int | None = None,
     *,
+    data: Any = None,
     model_args: tuple[Any, ...] | None = None,
     model_kwargs: dict[str, Any] | None = None,
     position: Any = None,
@@ -76,6 +79,8 @@ def fit(
             the log density first, by at most 2 D + 8 evaluations. Or a `JaxTarget` or `HostTarget`, or a
             NumPyro or PyMC model, or a Stan program or its path (with `models.StanModel` for its options).
         dim: D; not needed for a target that knows it.
+        data: of a function ``f(x, data)``, passed on as the last argument: arrays and numbers, also in tuples
+            and dictionaries. Fits with other data of the same shapes share their compiled programs.
         model_args: the arguments of a NumPyro model (data among them).
         model_kwargs: its keyword arguments, or the data of a Stan program.
         position: for a log density of a pytree of arrays: one such pytree, the centre of the initial region.
@@ -118,7 +123,8 @@ def fit(
             the order of sums.
         max_iterations: limit of iterations.
         max_evaluations: limit of evaluations of the target, never exceeded.
-        max_seconds: limit of time, compilation included; the iteration that passes it is finished.
+        max_seconds: limit of time, compilation included (but not that of a Stan program); the iteration that
+            passes it is finished.
         tolerance: nats by which the ELBO must rise to count as improving.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
         progress: show a live line; only on a terminal if left out.
@@ -143,8 +149,10 @@ def fit(
         TargetError: the target fails, or its gradient is wrong; ``result`` holds what the run had reached.
     """
     clock = Clock()
+    use_compilation_cache()
 
     # The arguments.
+    check_not_traced((target, data, model_args, model_kwargs, position))
     max_iterations = as_int(max_iterations, "max_iterations")
     limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
     options = FitOptions(
@@ -153,8 +161,11 @@ def fit(
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)
     region = Region(init_mean, init_scale, init_covariance, box)
+    target = with_data(target, data)
     with showing(progress):
         model = as_model(target, dim, model_args, model_kwargs, position, bounds)
+    if model is not None and model is not target:
+        clock.leave_out(model.build_seconds)
     draws = None if init_draws is None else InitialDraws.checked(own_draws(init_draws), model, target, dim)
     arguments = StartArguments.checked(
         region, init_components, init_mixture, draws, start, covariance, dtype, model, seed

@@ -175,7 +175,7 @@ def test_a_folder_that_is_refused_when_made_gets_one_sentence(tmp_path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.mkdir", mkdir)
-        patch.setattr("natmix.cli.compilation_cache.use_compilation_cache", lambda: None)
+        patch.setattr("natmix.kernels.compilation_cache.use_compilation_cache", lambda: None)
         outcome = run(tmp_path / "new")
     assert_one_sentence(
         outcome, "new cannot be written to (No such file or directory); choose another folder"

@@ -233,7 +233,7 @@ REFUSED_OUTSIDE = {
     "gradient too short": (lambda x: (0.0, np.asarray(x)[:2]), r"gradient must have shape \[3\]"),
     "ragged": (lambda x: [[1.0], [1.0, float(np.asarray(x)[0])], []], "real numbers"),
     "raises": (lambda x: 1 / int(np.asarray(x)[0] * 0), "ZeroDivisionError"),
-    "two arguments": (lambda x, data: np.asarray(x).sum(), "functools.partial"),
+    "two arguments": (lambda x, data: np.asarray(x).sum(), "give data as data="),
     "misspelt": (lambda x: np.nosuch(x), "AttributeError"),  # type: ignore[attr-defined]
 }
 

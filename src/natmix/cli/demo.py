@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from natmix.cli.compilation_cache import use_compilation_cache
 from natmix.cli.errors import one_sentence
 from natmix.cli.target import BOUNDS, LOG_EVIDENCE, log_density
 from natmix.fit import fit
+from natmix.kernels.compilation_cache import use_compilation_cache
 from natmix.modules.codenames import adds_components
 from natmix.result.result import Result
 

@@ -102,12 +102,12 @@ def table3(
     need XLA_PYTHON_CLIENT_PREALLOCATE=false. The tables cover all runs in --out.
     """
     with one_sentence():
-        from natmix.cli.compilation_cache import use_compilation_cache
         from natmix.experiments.problems import PAPER
         from natmix.experiments.runs.config import parse_seeds
         from natmix.experiments.runs.directory import check_possible
         from natmix.experiments.tables import ALL, MAIN, cells_to_run, collect, write_table3
         from natmix.experiments.tables.cells import HELD_OUT, parse_candidates, parse_problems, parse_times
+        from natmix.kernels.compilation_cache import use_compilation_cache
 
         codenames = MAIN if candidates is None else parse_candidates(candidates)
         full = codenames == ALL

@@ -85,13 +85,13 @@ def run(
     with one_sentence():
         import jax
 
-        from natmix.cli.compilation_cache import use_compilation_cache
         from natmix.cli.overrides import parse_overrides
         from natmix.cli.run_progress import RunProgress
         from natmix.experiments import runs
         from natmix.experiments.problems.catalogue import words_of
         from natmix.experiments.runs.config import DTYPES, check_choice, parse_seconds, parse_seeds
         from natmix.experiments.runs.directory import check_possible
+        from natmix.kernels.compilation_cache import use_compilation_cache
 
         overrides, options = parse_overrides(settings or [], words_of(problem))
         numbers = parse_seeds(seeds)

@@ -4,7 +4,6 @@ It needs no further evaluation. A point of the target's typical density at which
 too low is evidence of missed mass.
 """
 
-import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
@@ -53,7 +52,7 @@ def log_prob_in_blocks(
         n = len(block)
         # Powers of two: every other shape would be compiled anew.
         padded = np.pad(block, (0, (1 << max(4, (n - 1).bit_length())) - n), mode="edge")
-        out[start : start + n] = np.asarray(mixture.log_prob(jnp.asarray(x[padded], mixture.dtype)))[:n]
+        out[start : start + n] = np.asarray(mixture.log_prob(x[padded]))[:n]
     return out
 
 

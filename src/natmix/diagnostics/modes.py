@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -115,7 +114,7 @@ def mode_membership(mixture: Mixture, x: Float[np.ndarray, "N D"]) -> ModeMember
     """The modes of the mixture's components and of samples."""
     labels = mode_labels(mixture)
     in_mode = np.stack([labels == m for m in range(labels.max() + 1)])
-    responsible = np.asarray(mixture.responsibilities(jnp.asarray(x, mixture.dtype)), float)
+    responsible = np.asarray(mixture.responsibilities(x), float)
     return ModeMembership(in_mode, responsible @ in_mode.T)
 
 

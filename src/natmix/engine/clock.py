@@ -21,6 +21,10 @@ class Clock:
         now = time.perf_counter() if self._stopped_at is None else self._stopped_at
         return now - self._start - self._paused
 
+    def leave_out(self, seconds: float) -> None:
+        """Not to count so many seconds of those since the clock was made."""
+        self._paused += seconds
+
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
         """Time spent inside does not count; pauses may be nested."""

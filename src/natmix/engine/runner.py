@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
+from natmix.array_types import Scalar
 from natmix.engine.background_compilation import BackgroundCompilation
 from natmix.engine.capacity import fewest_slots, grown, shrunk
 from natmix.gmmvi import GMMVI
@@ -16,6 +18,7 @@ from natmix.kernels.compilation import quick_jit
 from natmix.kernels.plan import using
 from natmix.kernels.sharding import round_up_slots
 from natmix.mixture import Mixture
+from natmix.mixture.padding import padded_components
 from natmix.modules.changes import insert_components
 from natmix.modules.state import State, placed_state
 
@@ -116,7 +119,8 @@ class AbstractRunner(abc.ABC):
         with using(self.algorithm.plan(state)):
             if capacity > state.mixture.num_components:
                 state = resized(self.algorithm, state, capacity)
-            changed = insert_components(state, new, kept)
+            padded = Mixture(*padded_components(new.log_weights, new.components))
+            changed = _inserted(state, padded, jnp.asarray(kept, state.mixture.dtype))
             return placed_state(dataclasses.replace(changed, prior=prior))
 
     def _larger(self, capacity: int) -> int:
@@ -145,6 +149,11 @@ class AbstractRunner(abc.ABC):
 def clipped(budget: int | None) -> int:
     """A budget of evaluations as an int32."""
     return MANY if budget is None else max(min(budget, MANY), 0)
+
+
+@quick_jit()
+def _inserted(state: State, new: Mixture, kept: Scalar) -> State:
+    return insert_components(state, new, kept)
 
 
 @quick_jit()

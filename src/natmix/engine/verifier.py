@@ -21,6 +21,7 @@ from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
 from natmix.gmmvi import GMMVI
 from natmix.initialization.clusters import cluster
+from natmix.kernels.transfer import on_device
 from natmix.mixture import Mixture
 from natmix.mixture.negligible import usable_components
 from natmix.targets import AbstractTarget, JaxTarget
@@ -222,7 +223,7 @@ class Verifier:
         if chains is not None and chains.significant and len(chains.points):
             points = chains.points
             if len(points) < 2 * (mixture.dim + 1):
-                responsible = mixture.responsibilities(jnp.asarray(points, mixture.dtype))
+                responsible = mixture.responsibilities(points)
                 nearest = np.argmax(np.asarray(responsible), axis=1)
                 spread = np.asarray(mixture.covariances, float)[nearest].mean(axis=0)
                 shares, means, covariances = np.ones(1), points.mean(axis=0)[None], spread[None]
@@ -270,6 +271,6 @@ def _gaussians(like: Mixture, log_weights: np.ndarray, means: np.ndarray, covari
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     covariances = covariances + ridge * variances[:, :, None] * np.eye(like.dim)
     parts = type(like.components).from_covariance(
-        jnp.asarray(means, like.dtype), jnp.asarray(covariances, like.dtype)
+        on_device(means, like.dtype), on_device(covariances, like.dtype)
     )
-    return Mixture(jnp.asarray(log_weights, like.dtype), parts)
+    return Mixture(on_device(log_weights, like.dtype), parts)

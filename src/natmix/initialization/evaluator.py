@@ -11,9 +11,13 @@ from jaxtyping import Array, Float
 
 from natmix.array_types import Count, PRNGKey
 from natmix.interrupts import Interrupted
-from natmix.kernels.compilation import quick_jit
+from natmix.kernels.compilation import Rest, parted, quick_array_jit, quick_jit
+from natmix.kernels.plan import Plan, using
+from natmix.kernels.transfer import on_device
 from natmix.targets import AbstractTarget
 from natmix.targets.failures import FAILURES, as_target_error
+
+Points = Float[Array, "N D"] | Float[np.ndarray, "N D"]
 
 
 class BudgetSpentError(Exception):
@@ -38,6 +42,8 @@ class TargetEvaluator:
         max_seconds: float = float("inf"),
     ) -> None:
         self._target, self._key, self._dtype = target, key, dtype
+        self._arrays, self._rest = parted((target, key))
+        self._plan = Plan.of(self._arrays)
         self._max_evaluations = max_evaluations
         self._deadline = time.monotonic() + max_seconds
         self.evaluations = 0
@@ -87,7 +93,7 @@ class TargetEvaluator:
         if not self._target.inside_jax:
             return None
         self._spend(len(x))
-        return np.asarray(_hessian(self._target, self._key, jnp.asarray(x, self._dtype)), float)
+        return np.asarray(_hessian(self._target, self._key, on_device(x, self._dtype)), float)
 
     def _evaluate(
         self, x: Float[np.ndarray, "N D"], needs_gradient: bool
@@ -96,10 +102,12 @@ class TargetEvaluator:
         self._spend(n)
         if self._target.inside_jax:
             padded = np.pad(x, ((0, _padded_number(n) - n), (0, 0)), mode="edge")
-            points = jnp.asarray(padded, self._dtype)
-            value, gradient = _compiled(self._target, self._key, points, jnp.asarray(n), needs_gradient)
+            with using(self._plan):
+                value, gradient = _compiled.jitted(
+                    self._rest, self._arrays, padded.astype(self._dtype), np.int32(n), needs_gradient
+                )
         else:
-            found = self._target.evaluate(self._key, jnp.asarray(x, self._dtype), n, needs_gradient)
+            found = self._target.evaluate(self._key, on_device(x, self._dtype), n, needs_gradient)
             value, gradient = found.log_density, found.gradient
         gradients = None if gradient is None else np.asarray(gradient, float)[:n]
         return np.asarray(value, float)[:n], gradients
@@ -110,11 +118,12 @@ def _padded_number(n: int) -> int:
     return 1 if n == 1 else max(64, 8 ** -(-(n - 1).bit_length() // 3))
 
 
-@quick_jit()
+@quick_array_jit(static_argnums=(0, 4))
 def _compiled(
-    target: AbstractTarget, key: PRNGKey, x: Float[Array, "N D"], count: Count, needs_gradient: bool
+    rest: Rest, arrays: tuple[Array | None, ...], x: Points, count: Count | np.int32, needs_gradient: bool
 ) -> tuple[Array, Array | None]:
-    found = target.evaluate(key, x, count, needs_gradient)
+    target, key = rest.joined(arrays)
+    found = target.evaluate(key, jnp.asarray(x), jnp.asarray(count), needs_gradient)
     return found.log_density, found.gradient
 
 

@@ -30,6 +30,11 @@ _itself = jax.jit(lambda x: x)
 """Returns a tracer while a program is being traced, and an array otherwise."""
 
 
+def is_traced(tree: Any) -> bool:
+    """Whether a program is being traced, with or without these values as its arguments."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in (_itself(_ZERO), *jax.tree.leaves(tree)))
+
+
 class QuickJit(Generic[P, R]):
     """A function compiled for the device of its arrays, with the compiler's options for it.
 
@@ -63,10 +68,9 @@ class QuickJit(Generic[P, R]):
         return nested
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        values = (_itself(_ZERO), *jax.tree.leaves((args, kwargs)))
-        if any(isinstance(value, jax.core.Tracer) for value in values):
+        if is_traced((args, kwargs)):
             return self._nested(*args, **kwargs)
-        with using(Plan.of(values)):
+        with using(Plan.of((args, kwargs))):
             return self.jitted(*args, **kwargs)
 
 

@@ -141,6 +141,13 @@ def default_device() -> jax.Device:
     return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
 
 
+def on_default_device(tree: PyTree) -> bool:
+    """Whether all arrays of a tree are where JAX puts new ones."""
+    arrays = [a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array)]
+    here = {default_device()}
+    return all(a.devices() == here for a in arrays)
+
+
 @functools.cache
 def _abilities(device: jax.Device) -> tuple[str, bool, int]:
     """Platform, whether float64 is fast, and bytes of memory."""

@@ -1,6 +1,7 @@
 """The Gaussian mixture: densities, samples, moments and closed-form operations."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,9 +16,12 @@ from natmix.array_types import KeyLike, PRNGKey
 from natmix.checks import as_int
 from natmix.estimate import Estimate, counted, mean_estimate, rounding_error
 from natmix.gaussians import AbstractGaussians, DiagonalGaussians, FullGaussians
-from natmix.kernels.compilation import quick_array_jit
+from natmix.kernels.compilation import is_traced, quick_array_jit
 from natmix.kernels.linalg import einsum, symmetrise
+from natmix.kernels.plan import on_default_device
+from natmix.kernels.transfer import on_device
 from natmix.mixture.checks import at_least_one, check_parameters, holds, key_by_keyword, normalise
+from natmix.mixture.padding import padded_components, padded_points
 from natmix.random_keys import as_key, draw_components
 
 if TYPE_CHECKING:
@@ -110,25 +114,31 @@ class Mixture(eqx.Module):
 
     def component_log_prob(self, x: ArrayLike) -> Float[Array, "*N K"]:
         """Log density q(x|o) of a point [D] or of points [..., D] under every component."""
-        points, shape = self._points(x)
-        return _component_log_prob(self, points).reshape(*shape, -1)
+        return self._evaluated(_component_log_prob, x, self.num_components)
 
     def log_prob(self, x: ArrayLike) -> Float[Array, "*N"]:
         """Log density q(x) of a point [D] or of points [..., D]."""
-        points, shape = self._points(x)
-        return _log_prob(self, points).reshape(shape)
+        return self._evaluated(_log_prob, x)
 
     def responsibilities(self, x: ArrayLike) -> Float[Array, "*N K"]:
         """q(o|x), by Bayes' rule; rows sum to one."""
-        return jax.nn.softmax(self.component_log_prob(x) + self.log_weights, axis=-1)
+        return self._evaluated(_responsibilities, x, self.num_components)
 
-    def _points(self, x: ArrayLike) -> tuple[Float[Array, "N D"], tuple[int, ...]]:
-        x = jnp.asarray(x, self.dtype)
-        if x.ndim == 0 or x.shape[-1] != self.dim:
+    def _evaluated(self, fn: Callable[["Mixture", Array], Array], x: ArrayLike, *columns: int) -> Array:
+        """``fn`` of the mixture and of points, compiled for few numbers of components and of points."""
+        shape = np.shape(x)
+        if not shape or shape[-1] != self.dim:
             raise ValueError(
-                f"Points must have {self.dim} entries in their last axis, got an array of shape {x.shape}."
+                f"Points must have {self.dim} entries in their last axis, got an array of shape {shape}."
             )
-        return x.reshape(-1, self.dim), x.shape[:-1]
+        if is_traced((self, x)) or not on_default_device((self, x)) or 0 in shape:
+            rows = jnp.asarray(x, self.dtype).reshape(-1, self.dim)
+            return fn(self, rows).reshape((*shape[:-1], *columns))
+        points = padded_points(np.asarray(x).reshape(-1, self.dim), self.dtype)
+        padded = Mixture(*padded_components(self.log_weights, self.components))
+        values = np.asarray(fn(padded, on_device(points)))[: math.prod(shape[:-1])]
+        kept = values[:, : columns[0]] if columns else values
+        return on_device(kept.reshape((*shape[:-1], *columns)))
 
     # Sampling -----------------------------------------------------------------------------------
 
@@ -142,7 +152,10 @@ class Mixture(eqx.Module):
         self, n: int = 1, *, key: KeyLike = 0
     ) -> tuple[Float[Array, "n D"], Int[Array, " n"]]:
         """``n`` samples and the component that each was drawn from."""
-        return _sample(self, as_key(key), as_int(n, "The number of samples", 0))
+        whole, n = self, as_int(n, "The number of samples", 0)
+        if not is_traced((self, key)) and on_default_device(self):
+            whole = Mixture(*padded_components(self.log_weights, self.components))
+        return _sample(whole, as_key(key), n)
 
     # Moments and information --------------------------------------------------------------------
 
@@ -304,6 +317,11 @@ def _component_log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, "N K
 @quick_array_jit()
 def _log_prob(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, " N"]:
     return q.components.mixture_log_prob(q.log_weights, x)
+
+
+@quick_array_jit()
+def _responsibilities(q: Mixture, x: Float[Array, "N D"]) -> Float[Array, "N K"]:
+    return jax.nn.softmax(q.components.log_prob(x) + q.log_weights, axis=-1)
 
 
 @quick_array_jit(static_argnums=(2,))

@@ -1,10 +1,10 @@
 """Mixtures without components of negligible weight."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from natmix.kernels.transfer import on_device
 from natmix.mixture.mixture import Mixture
 
 NEGLIGIBLE_WEIGHT = 1e-6
@@ -18,8 +18,8 @@ def without_negligible(mixture: Mixture) -> tuple[Mixture, int]:
     kept = log_weights[keep]
     left_out = int(np.sum(log_weights > -np.inf)) - int(keep.sum())
     normalised = kept - scipy.special.logsumexp(kept)
-    components = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[keep]), mixture.components)
-    return Mixture(jnp.asarray(normalised, mixture.dtype), components), left_out
+    components = jax.tree.map(lambda a: on_device(np.asarray(a)[keep]), mixture.components)
+    return Mixture(on_device(normalised, mixture.dtype), components), left_out
 
 
 def usable_components(mixture: Mixture) -> np.ndarray:

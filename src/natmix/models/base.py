@@ -64,6 +64,7 @@ class AbstractModel(abc.ABC):
         coords: labels along these axes.
         first_index: the first index in the names of array entries.
         remark: a note for the user; empty for none.
+        build_seconds: that compiling it outside of JAX took; ``max_seconds`` of a fit does not cover them.
     """
 
     takes_dim: ClassVar[bool] = False
@@ -77,6 +78,7 @@ class AbstractModel(abc.ABC):
     coords: Mapping[str, Any] = MappingProxyType({})
     first_index: int = 0
     remark: str = ""
+    build_seconds: float = 0.0
 
     # Front end ----------------------------------------------------------------------------------
 

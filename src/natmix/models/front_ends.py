@@ -5,12 +5,16 @@ import warnings
 from importlib import metadata
 from typing import Any, TypeVar
 
+import jax
+
 from natmix.models.base import AbstractModel
 from natmix.models.given import Given
 from natmix.models.numpyro import NumpyroModel
 from natmix.models.pymc import PymcModel
 from natmix.models.pytree import PytreeModel
 from natmix.models.stan import StanModel
+from natmix.targets import AbstractTarget
+from natmix.targets.function_of_data import FunctionOfData
 
 GROUP = "natmix.models"
 """Entry points of this group name classes of other packages, each a front end."""
@@ -66,6 +70,32 @@ def installed() -> tuple[type[AbstractModel], ...]:
     return tuple(found)
 
 
+def check_not_traced(given: Any) -> None:
+    """Raise if a fit is made inside `jax.vmap` or `jax.jit`: it decides on the host what to do next."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+        raise ValueError(
+            "natmix.fit cannot be part of jax.vmap or jax.jit: natmix.fit_many(model, datasets) fits many "
+            "data sets, and compiles once."
+        )
+
+
+def with_data(target: Any, data: Any) -> Any:
+    """The function that a target is of its data; the target itself if there are none.
+
+    Raises:
+        ValueError: the target gets its data in another way.
+    """
+    if data is None:
+        return target
+    function = callable(target) and not isinstance(target, (AbstractTarget, AbstractModel))
+    if not function or PymcModel.recognises(Given(target)) or StanModel.recognises(Given(target)):
+        raise ValueError(
+            f"data= is for a function f(x, data), got {type(target).__name__}: a NumPyro model gets its data "
+            "as model_args and model_kwargs, a Stan program as model_kwargs, and a PyMC model has them."
+        )
+    return FunctionOfData(target, data)
+
+
 def as_model(
     target: Any,
     dim: int | None = None,
@@ -75,6 +105,8 @@ def as_model(
     bounds: Any = None,
 ) -> AbstractModel | None:
     """The model that the arguments of `fit` describe; None for a log density of plain vectors."""
+    if isinstance(target, FunctionOfData) and not (model_args is None and model_kwargs is None):
+        raise ValueError("Give the data as data=, for a function f(x, data), or as model_args, not both.")
     given = Given(target, dim, model_args, model_kwargs, position, bounds)
     if isinstance(target, AbstractModel):
         given.leave_out_all(type(target).__name__)

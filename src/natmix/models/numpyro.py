@@ -30,6 +30,8 @@ from natmix.models.numpyro_checks import (
 )
 from natmix.models.prediction import prediction_key, predictions, replicates
 from natmix.targets.detection import required_arguments
+from natmix.targets.function_of_data import is_real_number, numbers_as_arrays
+from natmix.targets.traced import compiled_call
 
 _PRIOR_DRAWS = 256
 
@@ -90,7 +92,12 @@ class NumpyroModel(AbstractModel):
         self._sites = sites
         try:
             info = numpyro.infer.util.initialize_model(
-                key, model, model_args=self._args, model_kwargs=self._kwargs, validate_grad=False
+                key,
+                model,
+                dynamic_args=True,
+                model_args=self._args,
+                model_kwargs=self._kwargs,
+                validate_grad=False,
             )
         except RuntimeError as error:
             raise ValueError(f"NumPyro finds no point with a finite log density: {self._hint()}") from error
@@ -100,6 +107,23 @@ class NumpyroModel(AbstractModel):
         self._dtype = flat.dtype
         self.dim = int(flat.size)
         self.coordinates = tuple(c for name, value in z.items() for c in coordinate_names(name, value.shape))
+        self._takes_numbers = self._traces_with_numbers()
+
+    def _traces_with_numbers(self) -> bool:
+        """Whether real numbers among the arguments may be unknown while the model is traced."""
+        self._takes_numbers = True
+        if not any(map(is_real_number, jax.tree.leaves((self._args, self._kwargs)))):
+            return False
+        try:
+            jax.eval_shape(self.log_density, jax.ShapeDtypeStruct((self.dim,), self._dtype))
+        except Exception:  # the model decides by them what it does
+            return False
+        return True
+
+    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Of the model, while it is traced: its numbers are data of the program, like its arrays."""
+        given = (self._args, self._kwargs)
+        return numbers_as_arrays(given) if self._takes_numbers else given
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NumpyroModel, (self._model, self._args, self._kwargs)
@@ -123,7 +147,8 @@ class NumpyroModel(AbstractModel):
         return "do the data lie in the supports of their distributions?"
 
     def log_density(self, x: Float[Array, " D"]) -> Scalar:
-        return -self._potential(self._one(x))
+        args, kwargs = self._arguments()
+        return -self._potential(*args, **kwargs)(self._one(x))
 
     def _one(self, x: Float[Array, " D"]) -> dict[str, Array]:
         return self._unravel(x.astype(self._dtype))
@@ -134,7 +159,8 @@ class NumpyroModel(AbstractModel):
 
     def constrain(self, x: Points) -> dict[str, np.ndarray]:
         """Latent variables and deterministics under the model's names."""
-        values = jax.vmap(lambda row: self._finished(self._one(row)))(jnp.asarray(x))
+        finished = self._finished(*self._args, **self._kwargs)
+        values = jax.vmap(lambda row: finished(self._one(row)))(jnp.asarray(x))
         given = [name for name in values if name in self._sites and name not in self.latent]
         return {name: np.asarray(value) for name, value in values.items() if name not in given}
 
@@ -158,13 +184,14 @@ class NumpyroModel(AbstractModel):
 
         def draw(key: PRNGKey) -> Float[Array, " D"]:
             with numpyro.handlers.seed(rng_seed=key):
-                trace = numpyro.handlers.trace(self._model).get_trace(*self._args, **self._kwargs)
+                args, kwargs = self._arguments()
+                trace = numpyro.handlers.trace(self._model).get_trace(*args, **kwargs)
             values = {name: trace[name]["value"] for name in self.latent}
-            free = unconstrain_fn(self._model, self._args, self._kwargs, values)
+            free = unconstrain_fn(self._model, args, kwargs, values)
             return ravel_pytree({name: free[name] for name in sorted(free)})[0]
 
         try:
-            draws = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(key, _PRIOR_DRAWS)), float)
+            draws = np.asarray(compiled_call(jax.vmap(draw), jax.random.split(key, _PRIOR_DRAWS)), float)
         except NotImplementedError:  # an improper prior
             return None
         return around(draws)

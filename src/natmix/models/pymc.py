@@ -1,5 +1,6 @@
 """A PyMC model: its free variables transformed to the real line, its deterministics."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import jax
@@ -34,6 +35,27 @@ class PymcModel(AbstractModel):
         """The model has its data."""
         given.leave_out_all("PyMC model")
         return cls(given.target)
+
+    @staticmethod
+    def with_data(model: Any, data: Mapping[str, Any]) -> Any:
+        """A copy of a `pymc.Model` with other values of its ``pymc.Data``."""
+        _pymc_jax()
+        import pymc
+        from pymc.model.fgraph import clone_model
+
+        known = [v.name for v in model.data_vars]
+        for name in data:
+            if name not in known:
+                raise ValueError(
+                    f"A data set names {name!r}, but the model's pymc.Data are {', '.join(known) or 'none'}."
+                )
+        copy = clone_model(model)
+        for kind in ("free_RVs", "observed_RVs", "deterministics", "potentials"):
+            order = [v.name for v in getattr(model, kind)]  # the copy has another one
+            getattr(copy, kind).sort(key=lambda v, order=order: order.index(v.name))
+        with copy:
+            pymc.set_data(dict(data))
+        return copy
 
     def __init__(self, model: Any) -> None:
         _pymc_jax()

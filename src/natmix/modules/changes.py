@@ -50,27 +50,28 @@ def apply_change(state: State, change: Change) -> tuple[State, Flag]:
     return state, add
 
 
-def insert_components(state: State, new: Mixture, kept: float) -> State:
+def insert_components(state: State, new: Mixture, kept: Scalar | float) -> State:
     """Put the components of ``new`` into free slots, with their weights; the present ones keep a share.
 
     Args:
         state: with at least as many free slots.
-        new: components whose weights are shares of the total mass.
+        new: components whose weights are shares of the total mass; absent ones, which come last, are ignored.
         kept: the share of the present components.
     """
     log_weights = state.mixture.log_weights
-    free = jnp.flatnonzero(log_weights == -jnp.inf, size=new.num_components, fill_value=-1)
-    number = jnp.full(log_weights.shape, -1).at[free].set(jnp.arange(new.num_components))
-    taken = number >= 0
+    capacity, count = log_weights.shape[0], jnp.sum(new.log_weights > -jnp.inf)
+    free = jnp.flatnonzero(log_weights == -jnp.inf, size=new.num_components, fill_value=capacity)
+    number = jnp.full(capacity, -1).at[free].set(jnp.arange(new.num_components), mode="drop")
+    taken = (number >= 0) & (number < count)
     slots = jnp.maximum(number, 0)
-    order = jnp.where(taken, -1, jnp.arange(log_weights.shape[0]))
+    order = jnp.where(taken, -1, jnp.arange(capacity))
     components = new.components.take(slots).where(taken, state.mixture.components)
     weights = jnp.where(taken, new.log_weights[slots], log_weights + jnp.log(kept))
     return dataclasses.replace(
         take_slots(state, order),
         mixture=Mixture(everywhere_alike(jax.nn.log_softmax, weights), components),
         ids=jnp.where(taken, state.births + slots, state.ids).astype(state.ids.dtype),
-        births=(state.births + new.num_components).astype(state.births.dtype),
+        births=(state.births + count).astype(state.births.dtype),
     )
 
 

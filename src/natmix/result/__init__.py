@@ -1,5 +1,6 @@
 """What a fit returns: the mixture with its ELBO, verdict, files and exports."""
 
+from natmix.result.many_results import ManyResults
 from natmix.result.result import Counts, Result, Timings
 
-__all__ = ["Counts", "Result", "Timings"]
+__all__ = ["Counts", "ManyResults", "Result", "Timings"]

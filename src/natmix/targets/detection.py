@@ -9,11 +9,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
+from natmix.array_types import PRNGKey
+from natmix.kernels.compilation import Rest, parted
 from natmix.targets.base import AbstractTarget, TargetError, check_dim
+from natmix.targets.function_of_data import FunctionOfData
 from natmix.targets.host import HostTarget
 from natmix.targets.identity import depends_on_last_argument, stable_identity
 from natmix.targets.jax_target import JaxTarget
+from natmix.targets.traced import with_data_apart
 from natmix.targets.two_forms import AbstractTwoForms
 
 _KEY_NAMES = ("key", "rng", "rng_key", "prng_key")
@@ -56,6 +61,9 @@ def as_target(fn: Any, dim: int | None, dtype: Any, probe: np.ndarray) -> Detect
     dim = check_dim(dim)
     stochastic = _takes_key(fn)
     target, trouble = _trace(fn, dim, dtype, stochastic)
+    if target is None and isinstance(fn, FunctionOfData):
+        fn.with_numbers_fixed()
+        target, trouble = _trace(fn, dim, dtype, stochastic)
     if target is not None:
         return DetectedTarget(target)
     if stochastic:
@@ -71,11 +79,18 @@ def without_gradient(target: AbstractTarget, dtype: Any) -> DetectedTarget | Non
         return None
     x = jax.ShapeDtypeStruct((2, target.dim), dtype)
     try:
-        jax.eval_shape(lambda key, x: target.evaluate(key, x, 2, needs_gradient=True), *_key_type(True), x)
+        arrays, rest = parted(target)
+        _differentiated.eval_shape(rest, arrays, *_key_type(True), x)
     except Exception as error:
         values = dataclasses.replace(target, values_only=True)
         return DetectedTarget(values, why=f"JAX cannot differentiate it: {_short(error)}")
     return None
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _differentiated(rest: Rest, arrays: tuple[Any, ...], key: PRNGKey, x: Array) -> Any:
+    """With gradients; compiled never, but traced once for targets that differ in their data only."""
+    return rest.joined(arrays).evaluate(key, x, 2, needs_gradient=True)
 
 
 # Inside JAX -------------------------------------------------------------------------------------
@@ -123,7 +138,7 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
         if shapes == [shape[:-1], shape][: len(parts)]:
             for p in parts:
                 _check_dtype(p.dtype)
-            same = stable_identity(fn, program)
+            same = _shared(fn, (*_key_type(stochastic), point), batched, (program, out))
             kind = {"batched": batched, "returns_gradient": gradient, "stochastic": stochastic}
             return JaxTarget(fn=same, dim=dim, **kind), ""
         returned.append((shape, [_show_shape(p) for p in parts]))
@@ -137,6 +152,25 @@ def _trace(fn: Callable[..., Any], dim: int, dtype: Any, stochastic: bool) -> tu
             f"{list(shape)} it returned {' and '.join(got)}{hint}."
         )
     return None, raised[0] if raised else ""
+
+
+def _shared(fn: Any, types: tuple[Any, ...], batched: bool, traced: Any) -> Callable[..., Any]:
+    """The function as one that shares its compiled programs with others of the same operations."""
+    if not batched and not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn)):
+        # The number of points of a batch may change, so its program alone is not the function.
+        found = with_data_apart(fn, *types, traced=traced)
+        if found is not None:
+            return found
+    if isinstance(fn, FunctionOfData):
+        bound = fn.apart()
+        try:
+            program = jax.make_jaxpr(lambda bound, *args: bound(*args))(bound, *types)
+            hash(jax.tree.structure(bound))
+        except (TypeError, jax.errors.JAXTypeError):
+            pass  # some of the data decide what the function does
+        else:
+            return dataclasses.replace(bound, fn=stable_identity(fn.fn, program))
+    return stable_identity(fn, traced[0])
 
 
 def _check_jax_target(target: JaxTarget, dtype: Any) -> None:
@@ -219,7 +253,7 @@ def _arguments(fn: Callable[..., Any]) -> str:
         return ""
     return (
         f" (it takes {', '.join(required)}: name the first one 'key' if it is a random key, "
-        "and fix data with functools.partial)"
+        "and give data as data=...)"
     )
 
 

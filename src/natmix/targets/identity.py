@@ -1,19 +1,18 @@
 """Reuse compiled programs for a function as long as it computes the same.
 
-JAX finds compiled programs by the identity of the target's function. A function that reads global data may
-compute something else the next time, so its traced program is compared: if that has changed, the function
-gets a new identity and is compiled anew.
+JAX finds compiled programs by the identity of the target's function. A function whose data cannot be told
+from its operations (`natmix.targets.traced`) may compute something else the next time, so its traced program
+is compared: if that has changed, the function gets a new identity and is compiled anew.
 """
 
-import hashlib
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 from jax.extend import core
+
+from natmix.targets.traced import fingerprint
 
 _CACHE_SIZE = 8
 _FLAGS = ("dim", "batched", "returns_gradient", "stochastic", "values_only")
@@ -29,13 +28,13 @@ def stable_identity(fn: Callable[..., Any], traced: core.ClosedJaxpr) -> Callabl
         name: Any = fn
     except TypeError:
         name = id(fn)
-    fingerprint = _fingerprint(traced)
-    if name in _known and _known[name][0] == fingerprint:
+    digest = fingerprint(traced)
+    if name in _known and _known[name][0] == digest:
         _known.move_to_end(name)
         return _known[name][1]
 
     wrapper = _Wrapper(fn)
-    _known[name] = (fingerprint, wrapper)
+    _known[name] = (digest, wrapper)
     while len(_known) > _CACHE_SIZE:
         _known.popitem(last=False)
     return wrapper
@@ -50,7 +49,7 @@ def same_program(one: Any, other: Any) -> bool:
     if one is other or kinds[0] != kinds[1] or not one.inside_jax or one.stochastic:
         return True
     try:
-        return _fingerprint(_traced(one)) == _fingerprint(_traced(other))
+        return fingerprint(_traced(one)) == fingerprint(_traced(other))
     except Exception:  # the functions are the user's
         return True
 
@@ -77,24 +76,3 @@ def depends_on_last_argument(traced: core.ClosedJaxpr) -> bool:
         if any(not isinstance(v, core.Literal) and v in reached for v in equation.invars):
             reached.update(equation.outvars)
     return any(not isinstance(v, core.Literal) and v in reached for v in traced.jaxpr.outvars)
-
-
-def _fingerprint(traced: core.ClosedJaxpr) -> str:
-    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())
-    for value in _constants(traced):
-        array = np.asarray(value)
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _constants(traced: Any) -> Iterator[Any]:
-    """All constants of a program, those of its inner programs included."""
-    yield from getattr(traced, "consts", ())
-    jaxpr = getattr(traced, "jaxpr", traced)
-    for equation in jaxpr.eqns:
-        yield from (v.val for v in equation.invars if isinstance(v, core.Literal))
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-                if hasattr(inner, "eqns") or hasattr(getattr(inner, "jaxpr", None), "eqns"):
-                    yield from _constants(inner)
