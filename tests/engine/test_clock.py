@@ -56,3 +56,10 @@ def test_a_pause_ends_with_an_error(fake):
         fails()
     fake.now += 1
     assert clock.read() == 1
+
+
+def test_seconds_of_other_work_are_left_out():
+    clock = Clock()
+    before = clock.read()
+    clock.leave_out(5.0)
+    assert clock.read() < before - 4
