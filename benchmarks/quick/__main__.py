@@ -2,11 +2,10 @@
 
 Run: python benchmarks/quick [--only NAME ...] [--history FILE] [--seed N]        (make bench-quick)
 
-Every target has a known log Z. For each: evaluations, the gap log Z - ELBO, the verdict, and the CPU time as
-a multiple of that of a fixed piece of arithmetic in the same run, so that machines compare roughly. A line for
-each target is appended to the history with the commit. A target is flagged if it is worse than the newest line of
-another commit: more evaluations by a quarter, a gap larger by 0.02 nats, time by a half, or a verdict other than
-"trust".
+Every target has a known log Z. For each: evaluations, the gap log Z - ELBO, the verdict, and the CPU time
+as a multiple of that of a fixed piece of arithmetic in the same run, so that machines compare roughly. A line
+for each target is appended to the history with the commit. What is worse than the newest line of another
+commit is flagged: evaluations by a quarter, the gap by 0.02 nats, time by a half, a verdict that was "trust".
 """
 
 import argparse

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from natmix.models.stan_backends import cache, httpstan
+from natmix.models.stan_backends.program import Program
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and permissions of POSIX")
 
@@ -30,7 +31,8 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def library(tmp_path: Path) -> Path:
-    return httpstan._library(tmp_path / "httpstan", "the model")
+    stan, program = tmp_path / "httpstan", Program("the program")
+    return httpstan._Kept(stan, program, tmp_path, "key", "the model in C++").library()[0]
 
 
 def test_a_library_is_compiled_once(tmp_path: Path, compiled) -> None:
@@ -98,13 +100,13 @@ def test_an_open_folder_of_an_earlier_version_is_closed(tmp_path: Path, compiled
 
 
 def test_foreign_libraries_beside_a_cached_program_are_removed() -> None:
-    path = cache.cached_file(b"model {}", "program.stan")
+    path = cache.cached_file(b"model {}", "program.stan", "threads")
     mine, foreign = path.with_name("program_model.so"), path.with_name("other.so")
     mine.write_bytes(b"mine")
     cache.record(mine)
     foreign.write_bytes(b"foreign")
     path.write_bytes(b"model { changed }")
-    again = cache.cached_file(b"model {}", "program.stan")
+    again = cache.cached_file(b"model {}", "program.stan", "threads")
     assert again == path
     assert path.read_bytes() == b"model {}"
     assert mine.exists()

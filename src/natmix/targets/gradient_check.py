@@ -15,9 +15,10 @@ from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
 from natmix.estimate import are_single
+from natmix.interrupts import user_code
 from natmix.kernels.compilation import quick_jit
 from natmix.targets.base import AbstractTarget, TargetError
-from natmix.targets.host import HostTarget, user_code
+from natmix.targets.host import HostTarget
 from natmix.targets.jax_target import JaxTarget
 
 _CANDIDATES, _NOISE, _CONFIRMED = 4, 2, 1
