@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from targets import TARGETS
+from quick_targets import TARGETS
 
 import natmix
 

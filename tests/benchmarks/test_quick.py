@@ -24,10 +24,10 @@ def load(name, path):
 
 @pytest.fixture(scope="module")
 def quick():
-    before = sys.path.copy(), sys.modules.get("targets")
+    before = sys.path.copy(), sys.modules.get("quick_targets")
     module = load("quick_benchmark", FOLDER / "__main__.py")
     sys.path[:] = before[0]
-    sys.modules.pop("targets", None)
+    sys.modules.pop("quick_targets", None)
     return module
 
 
