@@ -15,9 +15,10 @@ from jaxtyping import Float
 
 from natmix.array_types import PRNGKey
 from natmix.estimate import are_single
+from natmix.interrupts import user_code
 from natmix.kernels.compilation import quick_jit
 from natmix.targets.base import AbstractTarget, TargetError
-from natmix.targets.host import HostTarget, user_code
+from natmix.targets.host import HostTarget
 from natmix.targets.jax_target import JaxTarget
 
 _CANDIDATES, _NOISE, _CONFIRMED = 4, 2, 1
@@ -73,8 +74,8 @@ class GradientCheck(NamedTuple):
         more = f", and {others} more" if others else ""
         raise TargetError(
             f"The target's gradient does not match its log density in {name}{more}: it says "
-            f"{worst.claimed:.4g}, differences of the log density say {worst.measured:.4g}. Mend it, or give "
-            "the log density alone.",
+            f"{worst.claimed:.4g}, differences of the log density say {worst.measured:.4g}. Correct it, or "
+            "give the log density alone.",
             self.evaluations,
         )
 
