@@ -16,10 +16,12 @@ from natmix import HostTarget, JaxTarget, Mixture
 from natmix.diagnostics import ModeSearch, diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.evidence import gather_evidence
+from natmix.diagnostics.exploration import Exploration
 from natmix.diagnostics.label_switching import label_switching
 from natmix.diagnostics.moments import unreliable_moments
 from natmix.diagnostics.remedies import Remedies
 from natmix.diagnostics.variables import variables_at
+from natmix.estimate import Estimate
 
 jax.config.update("jax_enable_x64", True)
 
@@ -165,6 +167,21 @@ def test_a_heavy_tail_with_little_mass_is_not_refused():
     found = diagnose(Mixture.full([1.0], [[0.0]], [[[1.02**2]]]), x, SEARCHED)
     assert found.k_hat > found.k_limit
     assert found.trusted, str(found)
+
+
+def test_tails_that_may_be_heavy_are_not_trusted_unsearched():
+    """A Gaussian on a Cauchy: KL is 0.18 and seems to be 0.06; chains find what it lacks, samples do not."""
+    nothing = Estimate(0.0, 0.0)
+    chains = Exploration(nothing, nothing, nothing, None, np.zeros((0, 1)), 200, 10, 0.9, 16_200)
+    mixture = Mixture.full([1.0], [[0.0]], [[[1.55**2]]])
+    good = [student(2000, 1, 1, 1.55, seed) for seed in range(40)]
+    alone = [diagnose(mixture, draws, SEARCHED) for draws in good]
+    explored = [diagnose(mixture, draws, SEARCHED, chains) for draws in good]
+    assert sum(d.verdict == "trust" for d in alone) <= 1
+    assert sum(d.verdict == "trust" for d in explored) > 5  # were there no chains to see it
+    found = next(d for d, e in zip(alone, explored, strict=True) if e.trusted and d.verdict == "unsearched")
+    assert str(found).startswith("GOOD WHERE IT HAS SAMPLES")
+    assert "result.diagnose(explore=1000)" in str(found)
 
 
 # Shares, moments, modes -----------------------------------------------------------------------------

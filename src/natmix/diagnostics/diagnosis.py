@@ -37,8 +37,9 @@ class Diagnosis:
     """The verdict on a fit and the numbers behind it; printing it shows both.
 
     Attributes:
-        verdict: "trust"; "unsearched" (good where it has samples, and nothing else was searched); "proposal"
-            (use it with `Result.resample`); "undecided" (too few samples, or too few digits); or "distrust".
+        verdict: "trust"; "unsearched" (good where it has samples; other modes or tails were not searched);
+            "proposal" (use it with `Result.resample`); "undecided" (too few samples, or too few digits); or
+            "distrust".
         reasons: why, one sentence each.
         k_hat: the Pareto shape of the tail of the importance weights.
         k_limit: the k-hat up to which estimates from that many samples are reliable.

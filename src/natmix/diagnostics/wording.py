@@ -43,6 +43,11 @@ def _headline(d: "Diagnosis") -> str:
             )
         return "TRUST IT: the mixture is a good approximation of the target, safe to use."
     if d.verdict == "unsearched":
+        if d.mode_search is not None and d.mode_search.found and d.mode_search.thorough:
+            return (
+                "GOOD WHERE IT HAS SAMPLES: a search found no other mode; tails that the mixture may lack "
+                "were not searched."
+            )
         found = "the search for others was not thorough" if searched else "no others were searched for"
         return f"GOOD AT THE MODES IT HAS: {found}, and the mixture may lack some."
     if d.verdict == "proposal":
