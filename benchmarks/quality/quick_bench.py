@@ -1,6 +1,6 @@
 """A dozen default fits in about five minutes: has anything become worse since the last time?
 
-Run: python benchmarks/quality/quick_bench.py [--only NAME ...] [--history FILE] [--seed N]        (make bench-quick)
+Run: python benchmarks/quality/quick_bench.py [--only NAME ...] [--history FILE] [--seed N]
 
 Every target has a known log Z. For each: evaluations, the gap log Z - ELBO, the verdict, and the CPU time
 as a multiple of that of a fixed piece of arithmetic in the same run, so that machines compare roughly. A line

@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import quick_bench as quick
+from quick_targets import TARGETS
 
 
 @pytest.mark.parametrize("name", ["two_modes4", "five_modes2", "banana2", "funnel3", "student4"])
 def test_log_z_by_importance_sampling(name):
     """From a Student-t distribution wide enough for all of them, beside the target's own log Z."""
-    target = quick.TARGETS[name]
+    target = TARGETS[name]
     rng = np.random.default_rng(0)
     D, freedom, scale = target.dim, 3.0, 3.0
     z = rng.standard_t(freedom, size=(200_000, D))
