@@ -54,7 +54,7 @@ bench-gpu: $(VENV)/.bench ## one iteration on the GPU, by phase, against what th
 
 # Some of them: make bench-quick BENCH='--only funnel3'
 bench-quick: $(VENV)/.dev ## a dozen default fits in about five minutes, appended to a history; flags what got worse
-	$(BIN)/python benchmarks/quick $(BENCH)
+	$(BIN)/python benchmarks/quality/quick_bench.py $(BENCH)
 
 # One problem: make bench-posteriors BENCH='--only funnel'. Also there: python benchmarks/quality/starts.py
 bench-posteriors: $(VENV)/.reference ## natmix, AutoMultivariateNormal and Pathfinder against known posteriors (hours)

@@ -1,40 +1,17 @@
 """The quick benchmark knows its targets' log Z, and flags what got worse."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "quick"
-
-
-def load(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def quick():
-    before = sys.path.copy(), sys.modules.get("quick_targets")
-    module = load("quick_benchmark", FOLDER / "__main__.py")
-    sys.path[:] = before[0]
-    sys.modules.pop("quick_targets", None)
-    return module
+import quick_bench as quick
+from quick_targets import TARGETS
 
 
 @pytest.mark.parametrize("name", ["two_modes4", "five_modes2", "banana2", "funnel3", "student4"])
-def test_log_z_by_importance_sampling(quick, name):
+def test_log_z_by_importance_sampling(name):
     """From a Student-t distribution wide enough for all of them, beside the target's own log Z."""
-    target = quick.TARGETS[name]
+    target = TARGETS[name]
     rng = np.random.default_rng(0)
     D, freedom, scale = target.dim, 3.0, 3.0
     z = rng.standard_t(freedom, size=(200_000, D))
@@ -68,11 +45,11 @@ def row(**changes):
         ({"evaluations": "5000", "gap": "inf", "time": "9", "verdict": "distrust"}, 4),
     ],
 )
-def test_what_got_worse(quick, changes, flagged):
+def test_what_got_worse(changes, flagged):
     assert len(quick.worse(row(**changes), row())) == flagged
 
 
-def test_the_history_is_appended_and_the_newest_line_of_another_commit_is_compared(quick, tmp_path):
+def test_the_history_is_appended_and_the_newest_line_of_another_commit_is_compared(tmp_path):
     path = tmp_path / "history.csv"
     lines = [row(commit="a", gap="1"), row(commit="b", gap="2"), row(commit="b", target="u"), row(commit="c")]
     for line in lines:

@@ -1,6 +1,6 @@
 """A dozen default fits in about five minutes: has anything become worse since the last time?
 
-Run: python benchmarks/quick [--only NAME ...] [--history FILE] [--seed N]        (make bench-quick)
+Run: python benchmarks/quality/quick_bench.py [--only NAME ...] [--history FILE] [--seed N]
 
 Every target has a known log Z. For each: evaluations, the gap log Z - ELBO, the verdict, and the CPU time
 as a multiple of that of a fixed piece of arithmetic in the same run, so that machines compare roughly. A line
@@ -11,20 +11,17 @@ commit is flagged: evaluations by a quarter, the gap by 0.02 nats, time by a hal
 import argparse
 import csv
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 from quick_targets import TARGETS
 
 import natmix
 
-HISTORY = Path(__file__).with_name("history.csv")
+HISTORY = Path(__file__).with_name("quick_history.csv")
 COLUMNS = ("commit", "target", "seed", "evaluations", "gap", "verdict", "time", "components")
 MAX_EVALUATIONS = 200_000
 _MORE_EVALUATIONS, _LARGER_GAP, _MORE_TIME = 1.25, 0.02, 1.5
