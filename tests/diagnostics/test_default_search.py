@@ -39,7 +39,7 @@ def half():
 
 @pytest.fixture(scope="module")
 def good():
-    return natmix.fit(one, dim=2, max_evaluations=20_000, progress=False, verify=False)
+    return natmix.fit(one, dim=2, max_evaluations=40_000, progress=False, verify=False)
 
 
 def test_a_missed_mode_is_flagged_by_default_and_by_samples_not(half):

@@ -28,7 +28,7 @@ def judged(mixture, target, search=0, start=None, samples=4000):
     if not search:
         return first
     problem = SearchProblem(mixture, target, start, first.log_evidence.value, jax.random.key(2))
-    searched = search_modes(problem, search, near_probes=2000)
+    searched = search_modes(problem, search, near_probes=4000)
     return diagnose(mixture, draws, searched)
 
 

@@ -99,7 +99,7 @@ def test_a_narrow_mode_next_to_a_wide_one_is_found(dim, width, distance):
 
 def test_an_exact_mixture_lacks_nothing_and_the_search_says_what_it_covers():
     target = JaxTarget(one(2).log_prob, 2)
-    for most, width in ((0, 1.0), (2000, covered_width(2, 2000)), (10**6, 0.02)):
+    for most, width in ((0, 1.0), (4000, covered_width(2, 4000)), (10**6, 0.02)):
         asked = SearchProblem(one(2), target, one(2), 0.0, jax.random.key(1))
         found = search_modes(asked, 32, near_probes=most)
         assert found.missed == ()

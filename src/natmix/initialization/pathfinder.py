@@ -21,6 +21,8 @@ from natmix.kernels.threads import single_threaded_blas
 
 _DRAWS = 16
 """Samples per ELBO estimate."""
+_MASS_DRAWS = 64
+"""Samples to estimate the mass of a mode."""
 _MAX_GAUSSIANS = 40
 """Candidates along one path, evenly spaced."""
 _NEGLIGIBLE = 15.0
@@ -88,26 +90,31 @@ def widened(
     """The Gaussian made as wide as raises its ELBO; its ``elbo`` becomes the log of the unexplained mass.
 
     At the mode of Student's t in many dimensions the curvature is that of a far narrower Gaussian. The mass
-    is that of the target less the ``explained`` density (its log), by importance sampling; -inf if none is
-    left.
+    is that of the target where the ``explained`` density (its log) is less than half of it, by importance
+    sampling; -inf if there is none.
     """
     D = len(gaussian.mean)
     L = np.linalg.cholesky(gaussian.covariance)
     log_det = np.sum(np.log(np.diag(L)))
-    best, mass, scale = -np.inf, gaussian.elbo, 1.0
-    for factor in _WIDTHS:
-        noise = rng.normal(size=(_DRAWS, D))
+
+    def drawn(n: int, factor: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        noise = rng.normal(size=(n, D))
         x = gaussian.mean + factor * noise @ L.T
         log_p = evaluator.log_density(x)
         log_q = -0.5 * np.sum(noise**2, axis=1) - log_det - D * np.log(factor * np.sqrt(2 * np.pi))
-        log_ratio = np.where(np.isfinite(log_p), log_p - log_q, -np.inf)
-        if not log_ratio.mean() > best:
+        return x, log_p, np.where(np.isfinite(log_p), log_p - log_q, -np.inf)
+
+    best, scale = -np.inf, 1.0
+    for factor in _WIDTHS:
+        elbo = float(drawn(_DRAWS, factor)[2].mean())
+        if not elbo > best:
             break
-        best, scale = float(log_ratio.mean()), factor
-        share = np.exp(np.minimum(explained(x) - np.where(np.isfinite(log_p), log_p, np.inf), 0))
-        with np.errstate(divide="ignore"):
-            log_excess = np.where(np.isfinite(log_p), log_ratio + np.log1p(-share), -np.inf)
-        mass = float(np.logaddexp.reduce(log_excess) - np.log(_DRAWS))
+        best, scale = elbo, factor
+    x, log_p, log_w = drawn(_MASS_DRAWS, scale)
+    log_w = np.where(explained(x) < log_p - np.log(2), log_w, -np.inf)
+    # Truncated weights (E. L. Ionides, J. Comput. Graph. Statist. 2008): few large ones decide nothing.
+    top = np.logaddexp.reduce(log_w) - 0.5 * np.log(_MASS_DRAWS)
+    mass = float(np.logaddexp.reduce(np.minimum(log_w, top)) - np.log(_MASS_DRAWS))
     return PathGaussian(gaussian.mean, scale**2 * gaussian.covariance, mass)
 
 
