@@ -28,7 +28,7 @@ def judged(mixture, target, search=0, start=None, samples=4000):
     if not search:
         return first
     problem = SearchProblem(mixture, target, start, first.log_evidence.value, jax.random.key(2))
-    searched = search_modes(problem, search, near_probes=4000)
+    searched = search_modes(problem, search, near_probes=60_000)
     return diagnose(mixture, draws, searched)
 
 
@@ -237,7 +237,7 @@ def test_a_verdict_does_not_depend_on_the_target_s_constant():
 @pytest.fixture(scope="module")
 def result():
     start: dict[str, Any] = {"init_scale": 4.0, "init_components": 4}
-    return natmix.fit(target_of(TRUE), algorithm="semtron", max_iterations=200, progress=False, **start)
+    return natmix.fit(target_of(TRUE), algorithm="semtron", max_iterations=600, progress=False, **start)
 
 
 def test_a_fit_knows_its_verdict_without_further_evaluations(result):

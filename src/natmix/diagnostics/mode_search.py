@@ -41,9 +41,9 @@ attracts twenty times fewer runs than the rarest known one would then have been 
 
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
-NARROW_WIDTH, MANY_PROBES = 0.08, 50_000
+NARROW_WIDTH, MANY_PROBES = 0.08, 30_000
 """And if it has looked for modes down to that width, relative to their neighbour, or where that takes more
-probes than these, down to the width that these cover: in five dimensions 0.21, in thirty hardly any."""
+probes than these, down to the width that these cover: in five dimensions 0.23, in thirty hardly any."""
 _FIRST_SHARE = 0.5
 """Of the evaluations, for rounds of runs and probes before the search for narrow modes."""
 MOST_PROBES, _FINEST = 100_000, 0.02
