@@ -1,7 +1,7 @@
 """`fit`: from a log density to a mixture."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from natmix.checks import as_int
+from natmix.engine.accuracy import ACCURACY
 from natmix.engine.capacity import initial_capacity
 from natmix.engine.clock import Clock
 from natmix.engine.final_elbo import FinalElbo
@@ -19,7 +20,13 @@ from natmix.engine.snapshot import FitSnapshot
 from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.checked_gradient import checked_gradient
-from natmix.initialization.default_algorithm import logger, resolve_algorithm
+from natmix.initialization.default_algorithm import (
+    MoreSamples,
+    increased_samples,
+    logger,
+    resolve_algorithm,
+    with_hyperparameters,
+)
 from natmix.initialization.region import Region
 from natmix.interrupts import sigterm_as_ctrl_c
 from natmix.kernels.plan import using
@@ -56,11 +63,12 @@ def fit(
     max_iterations: int = 10_000,
     max_evaluations: int | None = None,
     max_seconds: float | None = None,
-    tolerance: float = 1e-3,
+    accuracy: float = ACCURACY,
     elbo_samples: int | None = None,
     progress: bool | None = None,
     callback: Callable[[FitSnapshot], Any] | None = None,
     verify: bool = True,
+    more_samples: MoreSamples = True,
     **overrides: Any,
 ) -> Result:
     """Approximate an unnormalised log density by a Gaussian mixture.
@@ -109,7 +117,10 @@ def fit(
         max_iterations: limit of iterations.
         max_evaluations: limit of evaluations of the target, never exceeded.
         max_seconds: limit of time, compilation included; the iteration that passes it is finished.
-        tolerance: nats by which the ELBO must rise to count as improving.
+        accuracy: the fit ends when KL(q || p) is at most this, in nats, by fresh samples whose importance
+            weights also show no error of means and standard deviations, and when the searches of ``verify``
+            find nothing. Where it is not reached, all of ``max_evaluations`` is spent; without that limit
+            the fit ends when the ELBO has ceased to rise and new components help no more.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
         progress: show a live line; only on a terminal if left out.
         callback: called after every chunk of iterations (about four times a second) with a `FitSnapshot`:
@@ -122,6 +133,10 @@ def fit(
             spent): for other modes, among the points evaluated before, and by Markov chains. What is found
             becomes components, and the fit goes on, until nothing new is found. All of it takes at most a
             quarter of the fit's evaluations. ``result.verification`` has what was found and repaired.
+        more_samples: start with few samples, which are reused, and take more, up to the usual number, when
+            the ELBO stops rising before the accuracy is reached. False: the first number to the end.
+            Or the hyperparameters by module to go on with, ``{"sample_selector": {"desired_samples":
+            500}}``. A fit whose ``sample_selector`` says how many samples keeps that number by default.
         **overrides: hyperparameters by module, for example ``sample_selector={"desired_samples": 500}``.
 
     Returns:
@@ -138,7 +153,7 @@ def fit(
     max_iterations = as_int(max_iterations, "max_iterations")
     limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
     options = FitOptions(
-        limits, tolerance, FinalElbo(elbo_samples, limits.max_evaluations), progress, callback, verify
+        limits, accuracy, FinalElbo(elbo_samples, limits.max_evaluations), progress, callback, verify
     )
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)
@@ -160,8 +175,11 @@ def fit(
     if model is not None and model.remark:
         notes.append(model.remark)
         logger.warning(model.remark)
+    given = more_samples if not isinstance(algorithm, GMMVI) or isinstance(more_samples, Mapping) else False
+    increase = increased_samples(chosen, known, arguments.family, overrides, given)
     if devices is not None:
         chosen = chosen.on(devices)
+    later = None if increase is None else with_hyperparameters(chosen, increase)
 
     probes = found.probes
     if chosen.ng_estimator.needs_gradient:
@@ -178,7 +196,9 @@ def fit(
         capacity = initial_capacity(chosen, initial.mixture.num_components, initial.mixture.dim)
         state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
         evaluations = probes + initial.evaluations
-        one = SingleFit(chosen, known, state, initial.mixture.num_components, options, evaluations, clock)
+        one = SingleFit(
+            chosen, known, state, initial.mixture.num_components, options, evaluations, clock, later
+        )
         begin = BeforeIterations(probes, initial.evaluations, clock.read(), jax.device_get(state.prior))
         outcome = one.run(key_elbo)
 
@@ -194,6 +214,7 @@ def fit(
         "dtype": str(jnp.dtype(arguments.dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
         **options.settings(),
+        "more_samples": False if increase is None else increase,
     }
     notes += [initial.note] if initial.note else []
     result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())

@@ -57,6 +57,11 @@ class Convergence:
         if self._rises():
             self._last_rise = self._iterations
 
+    @property
+    def flat(self) -> bool:
+        """Whether no rise has been significant for half a window."""
+        return self._iterations - self._last_rise >= self.window // 2
+
     def reached(self, ids: np.ndarray, weights: np.ndarray) -> bool:
         """Whether the run has converged.
 
@@ -64,7 +69,7 @@ class Convergence:
             ids: numbers of the present components, in order of birth.
             weights: their weights.
         """
-        if self._settled < 0 or self._iterations - self._last_rise < self.window // 2:
+        if self._settled < 0 or not self.flat:
             return False
         return not bool(np.any(weights[ids >= self._births[0][1]] > PROMISING_WEIGHT))
 
@@ -131,9 +136,22 @@ class BestMixture:
 
 
 class StoppingRule(Recorder):
-    """Ends a run as "converged", judged every `CHECK_EVERY` iterations (see `Convergence`)."""
+    """Ends a run as "converged", judged every `CHECK_EVERY` iterations (see `Convergence`).
 
-    def __init__(self, algorithm: GMMVI, components: int, tolerance: float = TOLERANCE) -> None:
+    Attributes:
+        when_flat: a reason to end it as soon as the objective has ceased to rise; None for no such end.
+        patient: whether it ends a run as converged.
+    """
+
+    def __init__(
+        self,
+        algorithm: GMMVI,
+        components: int,
+        tolerance: float = TOLERANCE,
+        when_flat: str | None = None,
+        patient: bool = True,
+    ) -> None:
+        self.when_flat, self.patient = when_flat, patient
         self._temperature = float(algorithm.temperature)
         self._convergence = Convergence(tolerance, window(algorithm), components)
         self._components = components
@@ -166,7 +184,9 @@ class StoppingRule(Recorder):
         log_weights = np.asarray(run.state.mixture.log_weights)
         exists = log_weights > -np.inf
         ids, weights = np.asarray(run.state.ids)[exists], np.exp(log_weights[exists])
-        return "converged" if self._convergence.reached(ids, weights) else None
+        if self.when_flat is not None:
+            return self.when_flat if self._convergence.flat else None
+        return "converged" if self.patient and self._convergence.reached(ids, weights) else None
 
 
 class BestRecorder(Recorder):

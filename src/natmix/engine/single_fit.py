@@ -15,14 +15,16 @@ from natmix.diagnostics.diagnosis import ENDED_EARLY
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
 from natmix.diagnostics.verification import Verification
+from natmix.engine.accuracy import ACCURATE, MIN_SAMPLES, AccuracyRule, is_accurate
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
-from natmix.engine.convergence import CHECK_EVERY, BestRecorder, StoppingRule, objective
+from natmix.engine.convergence import CHECK_EVERY, TOLERANCE, BestRecorder, StoppingRule, objective
 from natmix.engine.final_elbo import FinalElbo
 from natmix.engine.fit_loop import FitLoop, evaluations_given
 from natmix.engine.limits import Limits, is_number
 from natmix.engine.progress_line import ProgressLine
 from natmix.engine.recorder import Recorder
+from natmix.engine.sample_levels import FLAT, with_more_samples
 from natmix.engine.single_run import SingleRun
 from natmix.engine.snapshot import CallbackRecorder, FitSnapshot
 from natmix.engine.trajectory import TrajectoryRecorder
@@ -34,7 +36,7 @@ from natmix.mixture.negligible import without_negligible
 from natmix.modules.state import State
 from natmix.targets import AbstractTarget, JaxTarget, TargetError
 
-_REPAIRABLE = ("converged", MIDWAY)
+_REPAIRABLE = ("converged", ACCURATE, MIDWAY)
 """Why a run may have ended that can go on with what a verification finds."""
 _UNVERIFIED = {"failed": "the target failed in the fit", "interrupted": "the fit was interrupted"}
 _ADVICE = "Start where the density is positive (init_mean, init_scale or box)"
@@ -46,7 +48,7 @@ class FitOptions:
 
     Attributes:
         limits: of iterations, evaluations and seconds.
-        tolerance: of the stopping rule.
+        accuracy: KL(q || p), in nats, at which it ends.
         elbo: how many samples the final ELBO has.
         progress: whether to show a live line; only on a terminal if None.
         callback: called after every chunk of iterations; ends the fit by returning True.
@@ -54,7 +56,7 @@ class FitOptions:
     """
 
     limits: Limits
-    tolerance: float
+    accuracy: float
     elbo: FinalElbo
     progress: bool | None = None
     callback: Callable[[FitSnapshot], Any] | None = None
@@ -63,8 +65,8 @@ class FitOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.verify, bool):
             raise ValueError(f"verify must be True or False, got {self.verify!r}.")
-        if not (is_number(self.tolerance) and self.tolerance >= 0):
-            raise ValueError(f"tolerance must be a number and not negative, got {self.tolerance!r}.")
+        if not (is_number(self.accuracy) and self.accuracy >= 0):
+            raise ValueError(f"accuracy must be a number of nats, not negative, got {self.accuracy!r}.")
         if self.callback is not None and not callable(self.callback):
             raise ValueError(
                 f"callback must be a function of a snapshot, got {type(self.callback).__name__}."
@@ -78,7 +80,7 @@ class FitOptions:
             "max_evaluations": limits.max_evaluations,
             "max_seconds": limits.max_seconds,
             "elbo_samples": self.elbo.samples,
-            "tolerance": self.tolerance,
+            "accuracy": self.accuracy,
             "verify": self.verify,
         }
 
@@ -103,6 +105,7 @@ class FitOutcome:
         failure: the error of the target that ended it, if one did.
         verification: what the searches outside of the mixture's samples found; None if there were none.
         verification_seconds: that these took.
+        refuted_evaluations: of samples that did not confirm the mixture's accuracy.
     """
 
     mixture: Mixture
@@ -120,6 +123,7 @@ class FitOutcome:
     failure: TargetError | None
     verification: Verification | None = None
     verification_seconds: float = 0.0
+    refuted_evaluations: int = 0
 
 
 class SingleFit:
@@ -138,6 +142,7 @@ class SingleFit:
         options: FitOptions,
         first_evaluations: int,
         clock: Clock,
+        more_samples: GMMVI | None = None,
     ) -> None:
         """Prepare the fit.
 
@@ -149,15 +154,27 @@ class SingleFit:
             options: when to end.
             first_evaluations: of the target before the first iteration.
             clock: started when the user called.
+            more_samples: the algorithm to go on with once the ELBO stops rising; None for the same.
         """
         self._algorithm, self._target, self._options = algorithm, target, options
+        self._more_samples = more_samples
         most = algorithm.component_adaptation.most_components(components)
         self._runner = ChunkRunner(algorithm, target, most, shrink_every=CHECK_EVERY)
         self._trajectory = TrajectoryRecorder()
-        self._best = BestRecorder(algorithm, options.tolerance)
+        self._best = BestRecorder(algorithm, TOLERANCE)
         self._line = ProgressLine(algorithm.codename, options.progress)
-        self._rule = StoppingRule(algorithm, components, options.tolerance)
+        random, adds = _is_random(target), algorithm.component_adaptation.adds_components
+        # What is left of a given number of evaluations is spent, unless it cannot help or be judged.
+        patient = options.limits.max_evaluations is None or random or not adds or algorithm.temperature != 1
+        self._rule = StoppingRule(
+            algorithm, components, when_flat=None if more_samples is None else FLAT, patient=bool(patient)
+        )
+        self._accuracy = AccuracyRule(options.accuracy)
+        self._refuted = 0
+        self._compiled_before = 0.0
         recorders: list[Recorder] = [self._trajectory, self._rule, self._best, self._line]
+        if not random and algorithm.temperature == 1:
+            recorders.insert(1, self._accuracy)
         self._callback = None
         if options.callback is not None:
             self._callback = CallbackRecorder(options.callback, first_evaluations)
@@ -170,7 +187,7 @@ class SingleFit:
             region = jax.device_get(state.prior)
             self._verifier = Verifier(algorithm, target, region, options.limits.max_evaluations)
             self._midway = MidwayCheck()
-            if algorithm.component_adaptation.adds_components and not _is_random(target):
+            if adds and not random:
                 recorders.append(self._midway)
         self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
         self._set_aside()
@@ -189,10 +206,20 @@ class SingleFit:
                 stopped = "interrupted" if self._interrupt.asked else self._run.stopped
                 assert stopped is not None
                 self._interrupt.forget()
+                if stopped == FLAT:
+                    loop.resume(self._run, self._raised())
+                    continue
                 if stopped == MIDWAY and self._search_budget() < MIN_RUNS * EVALUATIONS_PER_RUN:
                     loop.resume(self._run)
                     continue
-                outcome = self._with_elbo(stopped, jax.random.fold_in(key, attempt) if attempt else key)
+                key_elbo = jax.random.fold_in(key, attempt) if attempt else key
+                if stopped == ACCURATE and not self._confirmable():
+                    loop.resume(self._run)
+                    continue
+                outcome = self._with_elbo("converged" if stopped == ACCURATE else stopped, key_elbo)
+                if stopped == ACCURATE and outcome.draws is not None and not self._confirmed(outcome):
+                    loop.resume(self._run)
+                    continue
                 if self._verifier is None or outcome.draws is None or outcome.stopped == "interrupted":
                     return outcome
                 verified = self._verified(outcome, jax.random.fold_in(key, 1000 + attempt))
@@ -200,6 +227,34 @@ class SingleFit:
                     return verified
                 loop.resume(self._run)
         raise AssertionError("unreachable")
+
+    def _raised(self) -> ChunkRunner:
+        """The runner of the algorithm with more samples, for the state that is changed for it."""
+        assert self._more_samples is not None
+        self._compiled_before += self._runner.compile_seconds
+        self._runner, self._run.state = with_more_samples(self._runner, self._run.state, self._more_samples)
+        self._rule.when_flat = None
+        self._rule.restart(int(self._run.state.births))
+        return self._runner
+
+    def _confirmable(self) -> bool:
+        """Whether there are evaluations for fresh samples now, and for the final ELBO later."""
+        n, left = self._elbo_samples("converged"), self._run.budget()
+        enough = n >= MIN_SAMPLES and (left is None or left >= n)
+        if not enough:
+            self._accuracy.refuted(self._run.evaluations, n)
+        return enough
+
+    def _confirmed(self, outcome: FitOutcome) -> bool:
+        """Whether the samples of the final ELBO confirm that the mixture is accurate."""
+        assert outcome.draws is not None
+        if is_accurate(outcome.mixture, outcome.draws, self._options.accuracy):
+            return True
+        n = len(outcome.draws)
+        self._refuted += n
+        self._accuracy.refuted(self._run.evaluations, n)
+        self._set_aside()
+        return False
 
     def _verified(self, outcome: FitOutcome, key: PRNGKey) -> FitOutcome | None:
         """The outcome with what a search outside of its samples found; None if the run is to go on."""
@@ -248,6 +303,7 @@ class SingleFit:
             return "there is no room for more components (component_adaptation={'max_components': ...})"
         run.state = changed
         self._rule.restart(int(changed.births))
+        self._accuracy.restart()
         verifier.repaired(run, addition)
         self._midway.again(run)
         return ""
@@ -268,7 +324,7 @@ class SingleFit:
 
     def _set_aside(self) -> None:
         """Keep evaluations for the final ELBO and the verification."""
-        aside = self._options.elbo.reserve + self._first_evaluations
+        aside = self._options.elbo.reserve + self._first_evaluations + self._refuted
         if self._verifier is not None:
             aside += max(self._verifier.reserve, self._verifier.evaluations)
         self._run.aside = aside
@@ -324,13 +380,14 @@ class SingleFit:
             iterations=self._run.iterations,
             evaluations=self._run.evaluations,
             stopped=stopped,
-            compile_seconds=self._runner.compile_seconds,
+            compile_seconds=self._compiled_before + self._runner.compile_seconds,
             running_seconds=self._run.running_seconds,
             elbo_seconds=0.0,
             notes=() if note is None else (note,),
             failure=failure,
             verification=None if self._verifier is None else self._verifier.without_search(why),
             verification_seconds=self._verification_seconds,
+            refuted_evaluations=self._refuted,
         )
 
 
