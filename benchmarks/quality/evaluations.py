@@ -13,7 +13,6 @@ import json
 import sys
 from pathlib import Path
 
-
 import numpy as np
 from case_table import ROOT, Row, markdown, provenance, read_rows, run_cases, seed_range
 from verdict_kinds import Case, draw_case

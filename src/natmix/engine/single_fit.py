@@ -220,11 +220,13 @@ class SingleFit:
                 if stopped == ACCURATE and outcome.draws is not None and not self._confirmed(outcome):
                     loop.resume(self._run)
                     continue
-                if self._verifier is None or outcome.draws is None or outcome.stopped == "interrupted":
+                if outcome.draws is None or outcome.stopped == "interrupted":
                     return outcome
+                if self._verifier is None:
+                    return self._all_spent(outcome, jax.random.fold_in(key, 2000))
                 verified = self._verified(outcome, jax.random.fold_in(key, 1000 + attempt))
                 if verified is not None:
-                    return verified
+                    return self._all_spent(verified, jax.random.fold_in(key, 2000))
                 loop.resume(self._run)
         raise AssertionError("unreachable")
 
@@ -308,6 +310,28 @@ class SingleFit:
         self._midway.again(run)
         return ""
 
+    def _all_spent(self, outcome: FitOutcome, key: PRNGKey) -> FitOutcome:
+        """The outcome with what is left of ``max_evaluations`` spent on the final ELBO, once they are too few
+        for an iteration; unless the user said how many samples it has.
+        """
+        most, draws = self._options.limits.max_evaluations, outcome.draws
+        if most is None or outcome.stopped != "max_evaluations" or self._options.elbo.samples is not None:
+            return outcome
+        searched = 0 if outcome.verification is None else outcome.verification.evaluations
+        assert draws is not None
+        left = most - self._first_evaluations - self._run.evaluations - self._refuted - searched - len(draws)
+        if left <= 0:
+            return outcome
+        try:
+            joined = draws.joined(evaluated_draws(outcome.mixture, self._target, key, left))
+        except KeyboardInterrupt as error:
+            spent = self._refuted + evaluations_given(error)
+            return dataclasses.replace(outcome, stopped="interrupted", refuted_evaluations=spent)
+        except TargetError as error:
+            spent = self._refuted + error.evaluations
+            return dataclasses.replace(outcome, stopped="failed", failure=error, refuted_evaluations=spent)
+        return dataclasses.replace(outcome, draws=joined, elbo=elbo_of(joined))
+
     def _search_budget(self) -> int:
         """Evaluations for a search; those of the samples before it are its own if the run goes on."""
         assert self._verifier is not None
@@ -365,6 +389,13 @@ class SingleFit:
     def _outcome(self, stopped: str, failure: TargetError | None = None) -> FitOutcome:
         why = _UNVERIFIED.get(stopped, "no sample of the mixture was evaluated")
         chosen, note = self._best.choose(self._run)
+        notes = [] if note is None else [note]
+        if self._run.stopped == "converged":
+            notes.append(
+                f"KL(q || p) did not get down to {self._options.accuracy:g} nats (accuracy), but the ELBO no "
+                "longer rises beyond its noise, and new components gain no weight. With a limit "
+                "(max_evaluations) the fit goes on until that is spent."
+            )
         mixture, left_out = without_negligible(chosen)
         trajectory = self._trajectory.arrays()
         if trajectory:
@@ -383,7 +414,7 @@ class SingleFit:
             compile_seconds=self._compiled_before + self._runner.compile_seconds,
             running_seconds=self._run.running_seconds,
             elbo_seconds=0.0,
-            notes=() if note is None else (note,),
+            notes=tuple(notes),
             failure=failure,
             verification=None if self._verifier is None else self._verifier.without_search(why),
             verification_seconds=self._verification_seconds,

@@ -25,6 +25,8 @@ from natmix.targets import AbstractTarget, JaxTarget
 
 COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
+MIN_EVALUATIONS = 3000
+"""But it may take so many: the shorter a fit, the less it has seen of other modes."""
 RESERVED_SHARE = 0.1
 """The share of ``max_evaluations`` that is reserved for it."""
 MAX_REPAIRS = 12
@@ -140,7 +142,9 @@ class Verifier:
 
     def budget(self, run: SingleRun, other_evaluations: int) -> int:
         """Evaluations that the next search may take, given all others of the fit so far."""
-        share = int(COST_SHARE / (1 - COST_SHARE) * other_evaluations) - self._evaluations
+        share = (
+            max(int(COST_SHARE / (1 - COST_SHARE) * other_evaluations), MIN_EVALUATIONS) - self._evaluations
+        )
         left = run.budget()
         if left is not None:
             share = min(share, left + max(self.reserve - self._evaluations, 0))

@@ -142,9 +142,7 @@ def _says_how_many(overrides: Mapping[str, Any]) -> bool:
     return not isinstance(given, Mapping) or bool({"desired_samples", "reuse_ratio"} & set(given))
 
 
-def _suited(
-    codename: str, target: AbstractTarget, family: type[AbstractGaussians]
-) -> _Suited:
+def _suited(codename: str, target: AbstractTarget, family: type[AbstractGaussians]) -> _Suited:
     """Hyperparameters for few samples, which are reused, and for many; the same where reuse does not help."""
     options = parse(codename)
     estimator = cast(type[AbstractNgEstimator], options["ng_estimator"])

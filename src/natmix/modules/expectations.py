@@ -57,7 +57,7 @@ def expected_log_ratios(
 
 
 def _divergence(weights: Float[Array, " N"], log_ratio: Float[Array, " N"]) -> Scalar:
-    """log E[w] - E[log w] for weighted samples of q with log w = log p~ - log q.
+    """Log E[w] - E[log w] for weighted samples of q with log w = log p~ - log q.
 
     Both terms share their samples: near the target its noise is far below that of either term.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from natmix.result.result import Result
 
 _ENDINGS = {
-    "converged": "converged: the ELBO no longer rises beyond its noise, and new components gain no weight",
+    "converged": "converged",
     "max_iterations": "stopped at the limit of iterations; the ELBO may still rise",
     "max_evaluations": "stopped at the limit of evaluations; the ELBO may still rise",
     "max_seconds": "stopped at the time limit; the ELBO may still rise",
