@@ -1,8 +1,8 @@
 """How many evaluations a default fit takes, and how good it is then: two trees side by side.
 
-The targets are those of `verdict_kinds.py` with a known density (even seeds: development), without a limit of
-evaluations unless one is given. KL(q || p) is exact up to the noise of 20,000 samples. Quantiles and moments of
-10,000 samples of the fit are compared with those of 200,000 exact samples.
+The targets are those of `verdict_kinds.py` with a known density (even seeds: development), without a limit
+of evaluations unless one is given. KL(q || p) is exact up to the noise of 20,000 samples. Quantiles and
+moments of 10,000 samples of the fit are compared with those of 200,000 exact samples.
 
 Run, in each of the trees: python benchmarks/quality/evaluations.py --label new [--kinds gaussian banana]
 [--seeds 0:4:2] [--limit N]; then the table of both: --only-table.
@@ -22,7 +22,7 @@ import natmix
 KINDS = ("gaussian", "correlated", "student", "skewed", "banana", "few modes", "gradient-free")
 POOL, DRAWS, EXACT = 20_000, 10_000, 200_000
 MEAN, SPREAD, QUANTILE = 0.05, 0.05, 0.1
-"""What counts as accurate: errors of means and of 5% and 95% quantiles in standard deviations, of ratios of sd."""
+"""What counts as accurate: errors of means, ratios of standard deviations, 5% and 95% quantiles."""
 KEY = ("label", "kind", "seed", "limit", "overrides")
 
 

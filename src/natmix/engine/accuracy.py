@@ -44,7 +44,7 @@ class AccuracyRule(Recorder):
         self._recent = []
 
     def refuted(self, evaluations: int, samples: int) -> None:
-        """Fresh samples did not confirm it: wait until as many evaluations were made as make another try cheap."""
+        """Fresh samples did not confirm it: wait until another try is cheap beside what was spent since."""
         self._next = evaluations + max(2 * samples, int(_WAIT * evaluations))
         self._recent = []
 
@@ -66,7 +66,7 @@ def upper_bound(values: Float[np.ndarray, " N"]) -> float:
 
 
 def is_accurate(mixture: Mixture, draws: EvaluatedDraws, accuracy: float) -> bool:
-    """Whether fresh samples confirm it: KL(q || p), the weights' tail, mass of modes, means and deviations."""
+    """Whether fresh samples confirm it: KL(q || p), the tail of the weights, shares of modes, moments."""
     found = diagnose(mixture, draws)
     gap = found.gap
     if found.verdict not in ("unsearched", "trust"):

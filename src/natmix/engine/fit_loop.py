@@ -62,7 +62,7 @@ class FitLoop:
             self._break_off(error)
 
     def resume(self, run: SingleRun, runner: AbstractRunner | None = None) -> None:
-        """Go on with a run that has ended, whose state may have been changed since, and perhaps its runner."""
+        """Go on with a run that has ended, and whose state and runner may have been changed since."""
         if runner is not None:
             self._runner = runner
         run.stopped, self.active = None, [run]

@@ -13,7 +13,7 @@ FLAT = "flat"
 
 
 def with_more_samples(runner: ChunkRunner, state: State, algorithm: GMMVI) -> tuple[ChunkRunner, State]:
-    """A runner of ``algorithm``, and the state for it: reused samples are kept if it reuses as many or more."""
+    """A runner of ``algorithm``, and the state for it; old samples are kept if it reuses as many."""
     changed = ChunkRunner(algorithm, runner.target, runner.most_components, runner.shrink_every)
     with using(algorithm.plan(state)):
         return changed, _converted(runner.algorithm, changed.algorithm, state)

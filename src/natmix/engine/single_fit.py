@@ -311,8 +311,9 @@ class SingleFit:
         return ""
 
     def _all_spent(self, outcome: FitOutcome, key: PRNGKey) -> FitOutcome:
-        """The outcome with what is left of ``max_evaluations`` spent on the final ELBO, once they are too few
-        for an iteration; unless the user said how many samples it has.
+        """The outcome with all of ``max_evaluations`` spent: samples of the final ELBO take what is left.
+
+        Unless the user said how many samples that has.
         """
         most, draws = self._options.limits.max_evaluations, outcome.draws
         if most is None or outcome.stopped != "max_evaluations" or self._options.elbo.samples is not None:

@@ -142,9 +142,10 @@ class Verifier:
 
     def budget(self, run: SingleRun, other_evaluations: int) -> int:
         """Evaluations that the next search may take, given all others of the fit so far."""
-        share = (
-            max(int(COST_SHARE / (1 - COST_SHARE) * other_evaluations), MIN_EVALUATIONS) - self._evaluations
-        )
+        least = MIN_EVALUATIONS
+        if self._max_evaluations is not None:
+            least = min(least, int(COST_SHARE * self._max_evaluations))
+        share = max(int(COST_SHARE / (1 - COST_SHARE) * other_evaluations), least) - self._evaluations
         left = run.budget()
         if left is not None:
             share = min(share, left + max(self.reserve - self._evaluations, 0))
