@@ -1,7 +1,8 @@
 """`fit`: from a log density to a mixture."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -133,10 +134,11 @@ def fit(
             spent): for other modes, among the points evaluated before, and by Markov chains. What is found
             becomes components, and the fit goes on, until nothing new is found. All of it takes at most a
             quarter of the fit's evaluations. ``result.verification`` has what was found and repaired.
-        more_samples: start with few samples, which are reused, and take more, up to the usual number, when
-            the ELBO stops rising before the accuracy is reached. False: the first number to the end.
-            Or the hyperparameters by module to go on with, ``{"sample_selector": {"desired_samples":
-            500}}``. A fit whose ``sample_selector`` says how many samples keeps that number by default.
+        more_samples: start with few samples, which are reused, and take more in two steps, up to the number
+            that suits the dimension without reuse, when the ELBO stops rising before the accuracy is
+            reached. False: the first number to the end. Or a list of hyperparameters by module, one step
+            each: ``[{"sample_selector": {"desired_samples": 500}}]``. A fit whose ``sample_selector`` says
+            how many samples keeps that number, unless there is such a list.
         **overrides: hyperparameters by module, for example ``sample_selector={"desired_samples": 500}``.
 
     Returns:
@@ -175,11 +177,11 @@ def fit(
     if model is not None and model.remark:
         notes.append(model.remark)
         logger.warning(model.remark)
-    given = more_samples if not isinstance(algorithm, GMMVI) or isinstance(more_samples, Mapping) else False
-    increase = increased_samples(chosen, known, arguments.family, overrides, given)
+    given = False if isinstance(algorithm, GMMVI) and more_samples is True else more_samples
+    increases = increased_samples(chosen, known, arguments.family, overrides, given)
     if devices is not None:
         chosen = chosen.on(devices)
-    later = None if increase is None else with_hyperparameters(chosen, increase)
+    later = list(itertools.accumulate(increases, with_hyperparameters, initial=chosen))[1:]
 
     probes = found.probes
     if chosen.ng_estimator.needs_gradient:
@@ -214,7 +216,7 @@ def fit(
         "dtype": str(jnp.dtype(arguments.dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
         **options.settings(),
-        "more_samples": False if increase is None else increase,
+        "more_samples": increases,
     }
     notes += [initial.note] if initial.note else []
     result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())

@@ -116,6 +116,11 @@ class BestMixture:
         if np.isfinite(bound) and bound >= self.bound:
             self.bound, self.mixture = bound, mixture()
 
+    def forget(self) -> None:
+        """Let any later mixture be better."""
+        self.bound = -np.inf
+        self._recent.clear()
+
     def now(self) -> tuple[float, float]:
         """The mean objective of the last few iterations, and its standard error."""
         values, errors = np.array(self._recent, dtype=float).reshape(-1, 2).T
@@ -203,6 +208,11 @@ class BestRecorder(Recorder):
         self._new.append(chunk.infos)
         if run.iterations % CHECK_EVERY == 0:
             self._judge(run)
+
+    def restart(self) -> None:
+        """Forget how good earlier mixtures were: estimates with other numbers of samples do not compare."""
+        self._new = []
+        self._best.forget()
 
     def choose(self, run: SingleRun) -> tuple[Mixture, str | None]:
         """The last mixture; or the best one, with a note, if the last is clearly worse (or was lost)."""

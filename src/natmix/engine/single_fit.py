@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.diagnosis import ENDED_EARLY
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
+from natmix.diagnostics.evidence import gather_evidence
 from natmix.diagnostics.verification import Verification
 from natmix.engine.accuracy import ACCURATE, MIN_SAMPLES, AccuracyRule, is_accurate
 from natmix.engine.chunk_runner import ChunkRunner
@@ -142,7 +143,7 @@ class SingleFit:
         options: FitOptions,
         first_evaluations: int,
         clock: Clock,
-        more_samples: GMMVI | None = None,
+        more_samples: Sequence[GMMVI] = (),
     ) -> None:
         """Prepare the fit.
 
@@ -154,10 +155,10 @@ class SingleFit:
             options: when to end.
             first_evaluations: of the target before the first iteration.
             clock: started when the user called.
-            more_samples: the algorithm to go on with once the ELBO stops rising; None for the same.
+            more_samples: the algorithms to go on with, one each time that the ELBO stops rising.
         """
         self._algorithm, self._target, self._options = algorithm, target, options
-        self._more_samples = more_samples
+        self._more_samples = list(more_samples)
         most = algorithm.component_adaptation.most_components(components)
         self._runner = ChunkRunner(algorithm, target, most, shrink_every=CHECK_EVERY)
         self._trajectory = TrajectoryRecorder()
@@ -167,7 +168,7 @@ class SingleFit:
         # What is left of a given number of evaluations is spent, unless it cannot help or be judged.
         patient = options.limits.max_evaluations is None or random or not adds or algorithm.temperature != 1
         self._rule = StoppingRule(
-            algorithm, components, when_flat=None if more_samples is None else FLAT, patient=bool(patient)
+            algorithm, components, when_flat=FLAT if more_samples else None, patient=bool(patient)
         )
         self._accuracy = AccuracyRule(options.accuracy)
         self._refuted = 0
@@ -232,11 +233,13 @@ class SingleFit:
 
     def _raised(self) -> ChunkRunner:
         """The runner of the algorithm with more samples, for the state that is changed for it."""
-        assert self._more_samples is not None
         self._compiled_before += self._runner.compile_seconds
-        self._runner, self._run.state = with_more_samples(self._runner, self._run.state, self._more_samples)
-        self._rule.when_flat = None
+        after = self._more_samples.pop(0)
+        self._runner, self._run.state = with_more_samples(self._runner, self._run.state, after)
+        self._rule.when_flat = FLAT if self._more_samples else None
         self._rule.restart(int(self._run.state.births))
+        self._accuracy.restart()
+        self._best.restart()
         return self._runner
 
     def _confirmable(self) -> bool:
@@ -244,7 +247,7 @@ class SingleFit:
         n, left = self._elbo_samples("converged"), self._run.budget()
         enough = n >= MIN_SAMPLES and (left is None or left >= n)
         if not enough:
-            self._accuracy.refuted(self._run.evaluations, n)
+            self._accuracy.refuted(self._run.evaluations, n, np.nan)
         return enough
 
     def _confirmed(self, outcome: FitOutcome) -> bool:
@@ -254,7 +257,7 @@ class SingleFit:
             return True
         n = len(outcome.draws)
         self._refuted += n
-        self._accuracy.refuted(self._run.evaluations, n)
+        self._accuracy.refuted(self._run.evaluations, n, gather_evidence(outcome.draws).gap.value)
         self._set_aside()
         return False
 

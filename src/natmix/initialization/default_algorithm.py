@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -28,14 +28,21 @@ _FEWEST_CANDIDATES = 20
 
 
 ByModule = Mapping[str, Mapping[str, Any]]
-MoreSamples = bool | ByModule
+MoreSamples = bool | Sequence[ByModule]
 
 
 class _Suited(NamedTuple):
-    """Hyperparameters by module."""
+    """Hyperparameters by module.
+
+    Attributes:
+        few: for few samples, which are reused.
+        many: for many, which are not.
+        more: what changes, step by step from few to many, when the ELBO stops rising.
+    """
 
     few: dict[str, dict[str, Any]]
     many: dict[str, dict[str, Any]]
+    more: tuple[dict[str, dict[str, Any]], ...]
 
 
 def resolve_algorithm(
@@ -100,27 +107,27 @@ def increased_samples(
     family: type[AbstractGaussians],
     overrides: Mapping[str, Any],
     wanted: MoreSamples,
-) -> dict[str, dict[str, Any]] | None:
-    """Hyperparameters, by module, with which a fit goes on once the ELBO stops rising; None for the same."""
-    if isinstance(wanted, Mapping):
-        return {module: dict(values) for module, values in wanted.items()}
+) -> list[dict[str, dict[str, Any]]]:
+    """Hyperparameters by module with which a fit goes on each time that the ELBO stops rising."""
     if not isinstance(wanted, bool):
-        raise ValueError(
-            "more_samples must be True, False or hyperparameters by module, for example "
-            f"{{'sample_selector': {{'desired_samples': 500}}}}, got {wanted!r}."
-        )
-    fewest, most = _suited(algorithm.codename, target, family)
-    if not wanted or _says_how_many(overrides) or fewest == most:
-        return None
-    increase = {}
-    for module, values in most.items():
-        given = overrides.get(module, {})
-        increase[module] = {
-            name: value
-            for name, value in values.items()
-            if fewest[module][name] != value and isinstance(given, Mapping) and name not in given
+        if isinstance(wanted, (str, Mapping)) or not all(isinstance(step, Mapping) for step in wanted):
+            raise ValueError(
+                "more_samples must be True, False or a list of hyperparameters by module, for example "
+                f"[{{'sample_selector': {{'desired_samples': 500}}}}], got {wanted!r}."
+            )
+        return [{module: dict(values) for module, values in step.items()} for step in wanted]
+    if not wanted or _says_how_many(overrides):
+        return []
+    steps = []
+    for step in _suited(algorithm.codename, target, family).more:
+        given = {module: overrides.get(module, {}) for module in step}
+        unsaid = {
+            module: {name: value for name, value in values.items() if name not in given[module]}
+            for module, values in step.items()
+            if isinstance(given[module], Mapping)
         }
-    return {module: values for module, values in increase.items() if values}
+        steps.append({module: values for module, values in unsaid.items() if values})
+    return steps
 
 
 def with_hyperparameters(algorithm: GMMVI, changes: Mapping[str, Mapping[str, Any]]) -> GMMVI:
@@ -130,7 +137,7 @@ def with_hyperparameters(algorithm: GMMVI, changes: Mapping[str, Mapping[str, An
         if not known or not set(values) <= {f.name for f in dataclasses.fields(getattr(algorithm, module))}:
             raise ValueError(
                 f"more_samples has {module!r}: {values!r}, which are no hyperparameters of a module of "
-                f"{algorithm.codename}; give for example {{'sample_selector': {{'desired_samples': 500}}}}."
+                f"{algorithm.codename}; give for example [{{'sample_selector': {{'desired_samples': 500}}}}]."
             )
     changed = {m: dataclasses.replace(getattr(algorithm, m), **values) for m, values in changes.items()}
     return dataclasses.replace(algorithm, **changed)
@@ -143,27 +150,31 @@ def _says_how_many(overrides: Mapping[str, Any]) -> bool:
 
 
 def _suited(codename: str, target: AbstractTarget, family: type[AbstractGaussians]) -> _Suited:
-    """Hyperparameters for few samples, which are reused, and for many; the same where reuse does not help."""
+    """What suits this target."""
     options = parse(codename)
     estimator = cast(type[AbstractNgEstimator], options["ng_estimator"])
     selector = cast(type[AbstractSampleSelector], options["sample_selector"])
     adaptation = cast(type[AbstractComponentAdaptation], options["component_adaptation"])
     samples = selector.samples_factor * estimator.fit_samples(target.dim, family)
-    most: dict[str, dict[str, Any]] = {"sample_selector": {"desired_samples": samples, "reuse_ratio": 0.0}}
+    many: dict[str, dict[str, Any]] = {"sample_selector": {"desired_samples": samples}}
     # A component soon leaves the wide start; fresh draws from there keep finding what it missed.
     # The more dimensions the rarer are places that only a missing mode explains.
     fresh = int(np.clip(250 * target.dim, 1000, 5000)) if target.inside_jax else samples
     if suited := adaptation.fit_defaults(fresh):
-        most["component_adaptation"] = suited
-    if issubclass(selector, FromComponents):
-        samples = estimator.fewest_samples(target.dim, family)
-        coefficients = (target.dim + 1) * (target.dim + 2) // 2
-        few = min(fresh, max(_FEWEST_CANDIDATES, 2 * coefficients))
-        fewest = {"sample_selector": {"desired_samples": samples, "reuse_ratio": REUSE_RATIO}}
-        if suited := adaptation.fit_defaults(few):
-            fewest["component_adaptation"] = suited
-        return _Suited(fewest, most)
-    return _Suited(most, most)
+        many["component_adaptation"] = suited
+    if not issubclass(selector, FromComponents):
+        return _Suited(many, many, ())
+    start = estimator.fewest_samples(target.dim, family)
+    few = {"sample_selector": {"desired_samples": start, "reuse_ratio": REUSE_RATIO}}
+    more = {"sample_selector": {"desired_samples": 2 * start}}
+    last = {"sample_selector": {"desired_samples": max(samples, start), "reuse_ratio": 0.0}}
+    coefficients = (target.dim + 1) * (target.dim + 2) // 2
+    candidates = min(fresh, max(_FEWEST_CANDIDATES, 2 * coefficients))
+    if suited := adaptation.fit_defaults(candidates):
+        few["component_adaptation"] = suited
+        changed = adaptation.fit_defaults(fresh)
+        more["component_adaptation"] = {k: v for k, v in changed.items() if v != suited[k]}
+    return _Suited(few, many, (more, last))
 
 
 def _completed(overrides: Mapping[str, Any], wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
