@@ -57,8 +57,8 @@ BAD = [
     ({"max_seconds": 0}, "max_seconds"),
     ({"max_seconds": "1"}, "max_seconds"),
     ({"max_seconds": np.nan}, "max_seconds"),
-    ({"tolerance": -1}, "tolerance"),
-    ({"tolerance": None}, "tolerance"),
+    ({"accuracy": -1}, "accuracy"),
+    ({"accuracy": None}, "accuracy"),
     ({"elbo_samples": 1}, "elbo_samples"),
     ({"seed": 1.5}, "seed"),
     ({"seed": -1}, "seed"),
@@ -339,7 +339,7 @@ def scaled(size, width, x):
 def test_any_scale(scale, size, width, dtype):
     target = jax.tree_util.Partial(scaled, jnp.asarray(size, dtype), jnp.asarray(width, dtype))
     result = natmix.fit(
-        target, dim=2, init_scale=scale, max_iterations=250, dtype=dtype, algorithm="SEMTRON", tolerance=0
+        target, dim=2, init_scale=scale, max_iterations=250, dtype=dtype, algorithm="SEMTRON", accuracy=0
     )
     assert result.mixture.dtype == dtype
     assert_healthy(result)
@@ -351,7 +351,7 @@ def test_any_scale(scale, size, width, dtype):
 def test_improper_targets_do_no_harm():
     """A constant density: the mixture grows without bound, but its numbers stay finite."""
     target = jax.tree_util.Partial(scaled, *jnp.array([0.0, 1.0], "float64"))
-    result = natmix.fit(target, dim=2, max_iterations=200, algorithm="SEMTRON", tolerance=0)
+    result = natmix.fit(target, dim=2, max_iterations=200, algorithm="SEMTRON", accuracy=0)
     assert_healthy(result)
     assert np.all(np.asarray(result.mixture.std()) > 10)
 

@@ -37,7 +37,7 @@ def ready(snapshot):
     if snapshot.iteration == 1:
         say("READY")
 
-result = natmix.fit(target, dim=2, max_iterations=10_000_000, tolerance=0, algorithm="SEMIFUX",
+result = natmix.fit(target, dim=2, max_iterations=10_000_000, accuracy=0, algorithm="SEMIFUX",
                     progress=False, callback=ready, component_stepsize={"stepsize": 1e-9})
 report(result)
 """

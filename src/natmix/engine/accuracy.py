@@ -83,7 +83,8 @@ class AccuracyRule(Recorder):
         if run.iterations % CHECK_EVERY:
             return None
         values, self._recent = np.concatenate(self._recent), []
-        if run.stopped is not None or run.evaluations < self._next or len(values) < CHECK_EVERY:
+        early = run.evaluations < self._next or len(values) < CHECK_EVERY
+        if self._accuracy == 0 or early or run.stopped is not None:
             return None
         self._last = upper_bound(values)
         return ACCURATE if self._bias * self._last <= self._accuracy else None
