@@ -130,10 +130,11 @@ def fit(
             ignored. If it raises, the fit ends at once without a result and the error reaches the caller; a
             mixture that an earlier snapshot was asked for stays valid. Where chunks end depends on the clock
             (docs/determinism.md), so a callback that must repeat exactly decides by ``iteration``.
-        verify: search outside of the mixture's samples when the ELBO has settled (or half of a limit is
-            spent): for other modes, among the points evaluated before, and by Markov chains. What is found
-            becomes components, and the fit goes on, until nothing new is found. All of it takes at most a
-            quarter of the fit's evaluations. ``result.verification`` has what was found and repaired.
+        verify: search outside of the mixture's samples when the fit is accurate or its ELBO has settled, and
+            once before: for other modes, among the points evaluated before, and by Markov chains. What is
+            found becomes components, and the fit goes on, until nothing new is found. All of it takes at
+            most a quarter of the fit's evaluations, or 3,000 if that is more and within a quarter of
+            ``max_evaluations``. ``result.verification`` has what was found and repaired.
         more_samples: start with few samples, which are reused, and take more in two steps, up to the number
             that suits the dimension without reuse, when the ELBO stops rising before the accuracy is
             reached. False: the first number to the end. Or a list of hyperparameters by module, one step
