@@ -133,8 +133,9 @@ def fit(
         verify: search outside of the mixture's samples when the fit is accurate or its ELBO has settled, and
             once before: for other modes, among the points evaluated before, and by Markov chains. What is
             found becomes components, and the fit goes on, until nothing new is found. All of it takes at
-            most a quarter of the fit's evaluations, or 3,000 if that is more and within a quarter of
-            ``max_evaluations``. ``result.verification`` has what was found and repaired.
+            most a quarter of the fit's evaluations; where that is less and ``max_evaluations`` has room,
+            some 5,000, and again as many after each repair. ``result.verification`` has what was found and
+            repaired.
         more_samples: start with few samples, which are reused, and take more in two steps, up to the number
             that suits the dimension without reuse, when the ELBO stops rising before the accuracy is
             reached. False: the first number to the end. Or a list of hyperparameters by module, one step

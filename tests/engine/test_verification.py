@@ -9,7 +9,7 @@ import pytest
 
 import natmix
 from natmix import JaxTarget
-from natmix.engine.verifier import COST_SHARE
+from natmix.engine.verifier import COST_SHARE, MIN_EVALUATIONS
 
 jax.config.update("jax_enable_x64", True)
 
@@ -38,7 +38,7 @@ def test_a_mode_that_was_missed_becomes_a_component(repaired):
     assert repair.components == 1
     assert repaired.verification.mode_search.missed == ()
     assert repaired.verification.unrepaired == ""
-    assert "1 component added for what a mode search found after 100 iterations" in repaired.summary()
+    assert "1 component added for what a mode search found after" in repaired.summary()
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,10 @@ def test_the_same_seed_gives_the_same_fit(repaired):
     assert again.counts == repaired.counts
 
 
-def test_it_costs_at_most_a_quarter(repaired):
+def test_it_costs_at_most_a_quarter_or_a_few_thousand(repaired):
     counts = repaired.counts
-    assert 0 < counts.verification_evaluations <= COST_SHARE * counts.evaluations
+    few = 2 * MIN_EVALUATIONS + counts.elbo_evaluations  # one repair
+    assert 0 < counts.verification_evaluations <= max(COST_SHARE * counts.evaluations, few)
     total = counts.training_evaluations + counts.elbo_evaluations + counts.verification_evaluations
     assert counts.evaluations == counts.first_evaluations + total
 

@@ -12,6 +12,8 @@ from natmix.targets import AbstractTarget, JaxTarget
 COST_SHARE = 0.1
 """The chains may take this share of the fit's evaluations, and so may the L-BFGS runs. The runs are also
 limited to this share of the fit's seconds: they go one by one, where a fit may evaluate in batches."""
+MOST_COST_SHARE = 0.5
+"""After a short fit the fewest L-BFGS runs may take this share: without any, no verdict trusts the fit."""
 MIN_CHAINS = 200
 """With fewer none are started: 100 missed most of the necks in our tests, and rejected one sound fit in a
 hundred (results/README.md)."""
@@ -49,7 +51,8 @@ class DiagnosticBudget:
     @property
     def run_evaluations(self) -> int:
         """The most evaluations that all L-BFGS runs may take together."""
-        return int(COST_SHARE * self.fit_evaluations)
+        least = min(MIN_RUNS * EVALUATIONS_PER_RUN, int(MOST_COST_SHARE * self.fit_evaluations))
+        return max(int(COST_SHARE * self.fit_evaluations), least)
 
     @property
     def run_seconds(self) -> float:
@@ -74,7 +77,7 @@ class DiagnosticBudget:
     def runs(self) -> tuple[int, str]:
         """How many runs to make in search of other modes, and why none."""
         runs = min(self.run_evaluations // EVALUATIONS_PER_RUN, MAX_RUNS)
-        expensive = f"{MIN_RUNS} runs would cost more than {COST_SHARE:.0%} of the fit's evaluations"
+        expensive = f"{MIN_RUNS} runs would cost more than {MOST_COST_SHARE:.0%} of the fit's evaluations"
         return self._unless(runs if runs >= MIN_RUNS else 0, expensive)
 
     def _unless(self, number: int, expensive: str) -> tuple[int, str]:

@@ -25,8 +25,9 @@ from natmix.targets import AbstractTarget, JaxTarget
 
 COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
-MIN_EVALUATIONS = 3000
-"""But it may take so many: the shorter a fit, the less it has seen of other modes."""
+MIN_EVALUATIONS = 5000
+"""But it may take so many, and again as many after each repair: the shorter a fit, the less it has seen of
+other modes. Samples of mixtures that were repaired then do not count."""
 RESERVED_SHARE = 0.1
 """The share of ``max_evaluations`` that is reserved for it."""
 MAX_REPAIRS = 12
@@ -98,7 +99,7 @@ class Verifier:
         self._algorithm, self._target, self._region = algorithm, target, region
         self._max_evaluations = max_evaluations
         self._repairs: list[Repair] = []
-        self._evaluations = 0
+        self._evaluations = self._spent = 0
         self._last = Verification()
 
     @property
@@ -139,10 +140,11 @@ class Verifier:
     def spend(self, evaluations: int) -> None:
         """Count samples of the mixture that were evaluated only to verify it."""
         self._evaluations += evaluations
+        self._spent += evaluations
 
     def budget(self, run: SingleRun, other_evaluations: int) -> int:
         """Evaluations that the next search may take, given all others of the fit so far."""
-        least = MIN_EVALUATIONS
+        least = MIN_EVALUATIONS * (1 + len(self._repairs)) + self._spent
         if self._max_evaluations is not None:
             least = min(least, int(COST_SHARE * self._max_evaluations))
         share = max(int(COST_SHARE / (1 - COST_SHARE) * other_evaluations), least) - self._evaluations
