@@ -219,9 +219,9 @@ def test_weight_floor():
 
 def test_fixed_stepsizes():
     rewards = Rewards(jnp.zeros(3), jnp.ones(3, int))
-    got = FixedComponentStepsize(stepsize=float(V["step.F"][0])).update(None, rewards, jnp.ones(3, int))[1]  # type: ignore[arg-type]
+    got = FixedComponentStepsize(stepsize=float(V["step.F"][0])).update(None, rewards, jnp.ones(3, int))[1]
     np.testing.assert_allclose(got, V["step.F"], rtol=1e-6)
-    _, step = FixedWeightStepsize(stepsize=float(V["step.X"][0])).update(None, ONE, jnp.asarray(3))  # type: ignore[arg-type]
+    _, step = FixedWeightStepsize(stepsize=float(V["step.X"][0])).update(None, ONE, jnp.asarray(3))
     np.testing.assert_allclose(V["step.X"], float(step), rtol=1e-6)
 
 
@@ -240,7 +240,7 @@ def test_new_components():
 
 
 def test_decaying_stepsizes():
-    option = DecayingComponentStepsize(stepsize=float(np.ravel(V["step.D.initial"])[0]), exponent=0.55)  # type: ignore[arg-type]
+    option = DecayingComponentStepsize(stepsize=float(np.ravel(V["step.D.initial"])[0]), exponent=0.55)
     counts = V["step.D.counts"]
     for row, want in zip(counts, V["step.D.stepsizes"], strict=True):
         rewards = Rewards(jnp.zeros(len(row)), jnp.ones(len(row), int))
@@ -250,7 +250,7 @@ def test_decaying_stepsizes():
         else:
             scale = np.ravel(V["step.D.initial"]) / np.ravel(V["step.D.initial"])[0]
             np.testing.assert_allclose(got * scale, want, rtol=1e-5)
-    weights = DecayingWeightStepsize(stepsize=float(V["step.G.initial"]), exponent=0.55)  # type: ignore[arg-type]
+    weights = DecayingWeightStepsize(stepsize=float(V["step.G.initial"]), exponent=0.55)
     got = [float(weights.update(None, ONE, jnp.asarray(n))[1]) for n in range(len(V["step.G.stepsizes"]))]  # type: ignore[assignment]
     np.testing.assert_allclose(got, V["step.G.stepsizes"], rtol=1e-5)
 
@@ -260,7 +260,7 @@ def test_adaptive_component_stepsizes_from_the_second_record_on(group):
     """gmmvi also adapts before two records exist; from there on each step follows from the last."""
     low, high, up, down = (float(v) for v in V["step.limits"])
     rewards, steps = V[f"{group}.rewards"], V[f"{group}.stepsizes"]
-    option = AdaptiveComponentStepsize(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)  # type: ignore[arg-type]
+    option = AdaptiveComponentStepsize(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)
     row_type = type(option.init(case("d2k3")[0]).value)
     for i in range(2, len(rewards) + 1):
         state = PerComponent(
@@ -274,7 +274,7 @@ def test_adaptive_component_stepsizes_from_the_second_record_on(group):
 def test_adaptive_weight_stepsizes():
     low, high, up, down = (float(v) for v in V["step.limits"])
     judged, steps = V["step.N.judged_on"], V["step.N.stepsizes"]
-    option = AdaptiveWeightStepsize(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)  # type: ignore[arg-type]
+    option = AdaptiveWeightStepsize(min_stepsize=low, max_stepsize=high, increase=up, decrease=down)
     kind = type(option.init(case("d2k3")[0]))
     for i in range(2, len(steps)):
         state = kind(jnp.asarray(steps[i - 1]), jnp.asarray(judged[i - 1]))

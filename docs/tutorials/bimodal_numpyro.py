@@ -33,7 +33,7 @@ data = {"squares": jnp.array([3.6, 4.5]), "rough": jnp.array(3.0)}
 result = natmix.fit(model, model_kwargs=data)
 print(result.summary())
 
-# The same by brute force, for this model has but two variables.
+# The model has only two variables, so quadrature gives the exact answer.
 grid = np.linspace(-4, 4, 801)
 noises = np.linspace(0.02, 6, 600)
 P, S = np.meshgrid(grid, noises, indexing="ij")

@@ -1,6 +1,6 @@
 """NUTS on a posterior with two modes: the model of the README, by both methods.
 
-Four chains of NUTS, with other random numbers each time. A chain that has found one period does not leave it;
+Four chains of NUTS run with six seeds. A chain that has found one period does not leave it;
 if all four find the same one, r-hat is fine and half of the posterior is missing. natmix starts with L-BFGS
 runs from several points and knows both modes.
 """

@@ -28,7 +28,7 @@ print(result.to_pandas().head(4).round(2))
 data = result.to_arviz()
 print(data)
 
-# Corrected by importance weights, should the verdict be less good than here.
+# Importance weights correct the draws, which matters where the verdict is worse than here.
 corrected = result.resample(4000)
 print(f"\nmean of tau: {result.sample(20_000)['tau'].mean():.2f}, corrected {corrected['tau'].mean():.2f}")
 

@@ -52,7 +52,7 @@ low, middle, high = np.quantile(x[:, 0] / x[:, 1], [0.05, 0.5, 0.95])
 print(f"\ninfections by one case: {middle:.2f}, 90% between {low:.2f} and {high:.2f}")
 print(f"the data came from {0.4 / 0.15:.2f}")
 
-# The same on a grid, for two rates are few.
+# Two rates are few enough for a grid, which gives the exact answer.
 infection, recovery = np.meshgrid(np.linspace(-2, 0, 250), np.linspace(-4, 0, 250), indexing="ij")
 height = log_posterior(np.stack([infection.ravel(), recovery.ravel()], axis=1))
 ratio = np.exp(infection - recovery).ravel()

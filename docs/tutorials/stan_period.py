@@ -59,7 +59,7 @@ print(result.summary())
 draws = result.sample(20_000)
 print("\n" + ", ".join(f"{name} {list(value.shape)}" for name, value in draws.items()))
 
-# The wave can be integrated out by hand, and the period lies on a line: the exact answer.
+# The exact answer: the wave is integrated out by hand, the period by quadrature.
 periods = np.linspace(3, 9, 6001)
 angles = 2 * np.pi * DAY / periods[:, None]
 waves = np.stack([np.sin(angles), np.cos(angles)], axis=2)

@@ -14,4 +14,8 @@ Flag = Bool[Array, ""]
 PRNGKey = Key[Array, ""]
 KeyLike = PRNGKey | UInt32[Array, " words"] | int
 """A typed key, an old-style key or a seed."""
+RealLike = Array | float
+"""A continuous hyperparameter: given as a number or an array, held as an array."""
+CountLike = Array | int
+"""A whole-numbered hyperparameter, in the same way."""
 PyTree = Any

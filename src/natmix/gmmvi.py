@@ -7,9 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array
 
-from natmix.array_types import Count, Flag, KeyLike, PRNGKey, PyTree
+from natmix.array_types import Count, Flag, KeyLike, PRNGKey, PyTree, RealLike
 from natmix.kernels.compilation import quick_jit
 from natmix.kernels.log_densities import relevant_log_prob
 from natmix.kernels.plan import Plan, using
@@ -49,8 +48,8 @@ class GMMVI(eqx.Module):
     weight_stepsize: AbstractWeightStepsize
     weight_updater: AbstractWeightUpdater
     component_adaptation: AbstractComponentAdaptation
-    temperature: Array = real(1.0, "T, scales the entropy term", low=0, strict=True)
-    zero_penalty: Array = real(
+    temperature: RealLike = real(1.0, "T, scales the entropy term", low=0, strict=True)
+    zero_penalty: RealLike = real(
         30.0, "nats by which a density of zero counts as below the worst positive one", low=0, strict=True
     )
     mesh: Mesh | None = eqx.field(static=True, default=None, converter=as_mesh)

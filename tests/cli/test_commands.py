@@ -103,8 +103,8 @@ def test_report_without_matplotlib_names_the_extra(monkeypatch):
     ("arguments", "words"),
     [
         (["--codename", "samtronx"], "both choose the"),
-        (["--codename", "qamtron"], "names no option"),
-        (["--codename", "samtro"], "leaves out"),
+        (["--codename", "qamtron"], "is not the letter of an option"),
+        (["--codename", "samtro"], "has no letter for"),
         (["--max-iterations", "0"], "max_iterations must be"),
     ],
 )

@@ -67,7 +67,7 @@ def test_ctrl_c_then_the_same_command(tmp_path, monkeypatch, finished):
         patch.setattr(RunProgress, "update", lambda self, snapshot: os.kill(os.getpid(), signal.SIGINT))
         outcome = run(tmp_path / "run")
     assert outcome.exit_code == 130
-    assert "the same command goes on from there" in outcome.stderr
+    assert "Repeat the command to continue from there" in outcome.stderr
     assert "unfinished" in outcome.stdout
     again = run(tmp_path / "run")
     assert again.exit_code == 0
@@ -94,7 +94,7 @@ def test_a_run_without_a_checkpoint_says_that_it_starts_anew():
         progress.started(0, 0, True)
         progress.started(1, 0, False)
     first, second = captured.get().splitlines()
-    assert first.startswith("seed 0  no checkpoint yet: starts anew")
+    assert first.startswith("seed 0  no checkpoint, starts from the beginning")
     assert second == "seed 1  compiling …"
 
 
@@ -123,7 +123,7 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
     ("arguments", "words"),
     [
         (["breast_cancr"], "did you mean 'breast_cancer'?"),
-        (["gmm2", "--algorithm", "samtro"], "leaves out"),
+        (["gmm2", "--algorithm", "samtro"], "has no letter for"),
         (
             ["gmm2", "--algorithm", "foo"],
             "natmix: A codename has seven letters, one of each module, and 'foo' has 3",

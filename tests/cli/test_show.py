@@ -92,7 +92,7 @@ def test_show_flags_a_log_evidence_from_few_samples(ess, flagged, copy):
     other.write_text(json.dumps(json.loads(other.read_text()) | {"log_evidence": 3.0, "reverse_ess": 0.5}))
     shown = natmix("show", copy).stdout
     assert "± is one standard error" in shown
-    assert ("log_evidence of seed 1 rests on few samples (reverse_ess below 1%)" in shown) == flagged
+    assert ("log_evidence of seed 1 depends on few samples (reverse_ess below 1%)" in shown) == flagged
 
 
 def test_show_an_unfinished_run(copy, monkeypatch):

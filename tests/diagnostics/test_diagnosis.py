@@ -1,165 +1,25 @@
 """The verdict on a fit: against ArviZ, closed forms, and fits that are deliberately bad."""
 
 import dataclasses
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from known_mixtures import spherical, target_of
 from scipy import stats
 
 import natmix
 from natmix import HostTarget, JaxTarget, Mixture
-from natmix.diagnostics import (
-    agreement,
-    diagnose,
-    k_hat_limit,
-    mode_labels,
-    modes,
-    pareto_smooth,
-    search_modes,
-)
+from natmix.diagnostics import agreement, diagnose, pareto_smooth, search_modes
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import evaluated_draws
 
 jax.config.update("jax_enable_x64", True)
 
-
-def psislw(log_w):
-    """Smoothed and normalised weights, k-hat, and how close to be: ArviZ 1 fits the tail otherwise."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        arviz = pytest.importorskip("arviz")
-        if hasattr(arviz, "psislw"):
-            return *arviz.psislw(log_w.copy()), 1e-8
-        return *pytest.importorskip("arviz_stats.base").array_stats.psislw(-log_w), 0.1
-
-
-# Pareto's k-hat -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [100, 1000, 4000])
-@pytest.mark.parametrize("heavy", [0.1, 0.4, 0.8, 1.5])
-def test_k_hat_and_smoothed_weights_are_those_of_arviz(n, heavy):
-    log_w = heavy * stats.expon.rvs(size=n, random_state=n) + 300
-    theirs, k, close = psislw(log_w)
-    ours = pareto_smooth(log_w)
-    assert ours.k_hat == pytest.approx(float(k), abs=close)
-    normalised = ours.log_weights - np.logaddexp.reduce(ours.log_weights)
-    np.testing.assert_allclose(normalised, theirs, atol=3 * close)
-
-
-@pytest.mark.parametrize("shape", [0.2, 0.5, 1.0])
-def test_k_hat_finds_the_shape_of_a_pareto_tail(shape):
-    drawn = [stats.genpareto.rvs(shape, size=20_000, random_state=s) for s in range(20)]
-    found = [pareto_smooth(np.log(w)).k_hat for w in drawn]
-    assert np.mean(found) == pytest.approx(shape, abs=0.06)
-
-
-def test_weights_keep_their_order_and_the_largest_falls():
-    log_w = np.log(stats.genpareto.rvs(0.9, size=3000, random_state=0))
-    smoothed = pareto_smooth(log_w).log_weights
-    np.testing.assert_array_equal(np.argsort(smoothed, kind="stable"), np.argsort(log_w, kind="stable"))
-    assert smoothed.max() <= log_w.max()
-
-
-@pytest.mark.parametrize(
-    ("log_w", "k"),
-    [
-        (np.zeros(1000), -np.inf),
-        (np.full(3, 1.0), np.inf),
-        (np.full(50, -np.inf), np.inf),
-        (np.zeros(0), np.inf),
-    ],
-)
-def test_weights_without_a_tail(log_w, k):
-    assert pareto_smooth(log_w).k_hat == k
-
-
-def test_fewer_samples_must_have_lighter_tails():
-    assert k_hat_limit(100) == pytest.approx(0.5)
-    assert k_hat_limit(2000) == pytest.approx(1 - 1 / np.log10(2000))
-    assert k_hat_limit(10**6) == 0.7
-
-
-# Modes ----------------------------------------------------------------------------------------------
-
-
-def spherical(weights, means, scale=1.0):
-    means = np.atleast_2d(np.asarray(means, float))
-    D = means.shape[1]
-    return Mixture.full(weights, means, np.broadcast_to(scale**2 * np.eye(D), (len(means), D, D)))
-
-
-def test_components_without_a_valley_between_them_are_one_mode():
-    mixture = spherical([0.1, 0.5, 0.1, 0.3], [[0, 0], [9, 9], [1, 0], [0.5, 1.0]])
-    labels = mode_labels(mixture)
-    assert labels[1] == 0 or labels[0] == 0
-    assert len(set(labels[[0, 2, 3]])) == 1
-    assert len(set(labels)) == 2
-    order = [2, 0, 3, 1]
-    shuffled = spherical([0.1, 0.1, 0.3, 0.5], np.asarray(mixture.means)[order])
-    np.testing.assert_array_equal(mode_labels(shuffled), labels[order])
-
-
-def test_a_valley_is_a_density_below_half_of_the_lower_end():
-    # Two unit normals at distance d have a dip to 2 exp(-d^2/8) / (1 + exp(-d^2/2)).
-    for d, expected in ((2.9, 1), (3.5, 2)):
-        dip = 2 * np.exp(-(d**2) / 8) / (1 + np.exp(-(d**2) / 2))
-        assert (dip >= 0.5) == (expected == 1)
-        assert mode_labels(spherical([0.5, 0.5], [[0.0], [d]])).max() + 1 == expected
-
-
-def test_a_low_bridge_does_not_join_two_modes():
-    bridge = spherical([0.45, 0.45, 0.1], [[-6.0, 0], [6, 0], [0, 0]], 1.0)
-    wide = Mixture.full(bridge.weights, bridge.means, np.stack([np.eye(2), np.eye(2), 16 * np.eye(2)]))
-    labels = mode_labels(wide)
-    assert labels[0] != labels[1]
-    assert labels[2] in labels[:2]
-    # A chain of components of the same height is one mode, however long.
-    chain = spherical(np.full(9, 1 / 9), np.stack([2.0 * np.arange(9), np.zeros(9)], axis=1))
-    assert mode_labels(chain).max() == 0
-
-
-def test_light_components_join_the_mode_they_are_in():
-    rng = np.random.default_rng(0)
-    means = np.concatenate([[[0.0, 0], [20, 0]], rng.normal(size=(200, 2)) * 0.1 + [20, 0]])
-    weights = np.concatenate([[0.6, 0.3], np.full(200, 0.1 / 200)])
-    labels = mode_labels(spherical(weights, means))
-    assert labels[0] == 0
-    assert set(labels[1:]) == {1}
-
-
-def test_corrected_shares_are_those_of_the_target():
-    mixture = spherical([0.5, 0.5], [[-5.0, 0], [5, 0]])
-    target = target_of(spherical([0.2, 0.8], [[-5.0, 0], [5, 0]]))
-    x = evaluated_draws(mixture, target, jax.random.key(0), 3000)
-    found = modes(mixture, x.x, np.exp(x.log_ratio))
-    assert [m.share for m in found] == pytest.approx([0.5, 0.5])
-    for mode in found:
-        true = 0.8 if mode.mean[0] > 0 else 0.2
-        assert mode.corrected_share == pytest.approx(true, abs=max(4 * mode.standard_error, 1e-9))
-
-
-def test_the_errors_of_corrected_shares_are_honest():
-    mixture = spherical([0.5, 0.5], [[-5.0, 0], [5, 0]], 1.2)
-    target = target_of(spherical([0.35, 0.65], [[-5.0, 0.3], [5, 0]]))
-    off = []
-    for s in range(40):
-        x = evaluated_draws(mixture, target, jax.random.key(s), 500)
-        mode = next(m for m in modes(mixture, x.x, np.exp(x.log_ratio)) if m.mean[0] > 0)
-        off.append((mode.corrected_share - 0.65) / mode.standard_error)
-    assert 0.6 < np.std(off) < 1.5
-
-
 # Verdicts -------------------------------------------------------------------------------------------
-
-
-def target_of(mixture: Mixture) -> JaxTarget:
-    return JaxTarget(lambda x: mixture.log_prob(x) + 3.0, mixture.dim)
 
 
 def judged(mixture, target, search=0, start=None, samples=4000):
@@ -460,12 +320,3 @@ def test_agreement_needs_comparable_results(result):
         agreement([result])
     with pytest.raises(ValueError, match="different dimensions"):
         agreement([result, with_mixture(result, spherical([1.0], [[0.0]]))])
-
-
-def test_a_tail_that_is_fitted_by_an_exponential_distribution_on_the_grid():
-    """Three quarters of the largest weights are equal: one value of the grid is exactly zero."""
-    rest = np.full(1011, np.log(0.5))
-    log_weights = np.concatenate([rest, np.log(np.linspace(0.6, 0.9, 24)), np.zeros(76)])
-    smoothed = pareto_smooth(log_weights)
-    assert np.isfinite(smoothed.k_hat)
-    assert smoothed.k_hat < 0.5

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from known_mixtures import spherical, target_of
 from scipy import stats
 
 import natmix
@@ -16,16 +17,6 @@ from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.exploration import CHAIN_STEPS, SAMPLES_PER_CHAIN
 
 jax.config.update("jax_enable_x64", True)
-
-
-def spherical(weights, means, scale=1.0):
-    means = np.atleast_2d(np.asarray(means, float))
-    D = means.shape[1]
-    return Mixture.full(weights, means, np.broadcast_to(scale**2 * np.eye(D), (len(means), D, D)))
-
-
-def target_of(mixture):
-    return JaxTarget(lambda x: mixture.log_prob(x) + 3.0, mixture.dim)
 
 
 def found(mixture, target, seed=0, chains=400):
@@ -43,7 +34,7 @@ def banana(x):
 ROUGH = Mixture.full(
     [0.5, 0.3, 0.2],
     [[0.0, 0.3], [-1.5, 2.0], [1.2, 2.0]],
-    [np.diag([1.0, 0.5]), [[0.3, -0.5], [-0.5, 1.5]], [[0.2, 0.3], [0.3, 0.9]]],  # type: ignore[arg-type]
+    [[[1.0, 0.0], [0.0, 0.5]], [[0.3, -0.5], [-0.5, 1.5]], [[0.2, 0.3], [0.3, 0.9]]],
 )
 
 

@@ -222,7 +222,7 @@ def region(scale, dim):
 @pytest.mark.parametrize("gradients", [True, False])
 def test_points_of_a_warm_up_are_those_of_the_target(gradients):
     """Two modes with the right shares, each with the right spread."""
-    both = Mixture.full([0.3, 0.7], [[-4.0, 0, 0], [4, 1, 0]], [np.eye(3), 0.25 * np.eye(3)])  # type: ignore[arg-type]
+    both = Mixture.full([0.3, 0.7], [[-4.0, 0.0, 0.0], [4.0, 1.0, 0.0]], [np.eye(3), 0.25 * np.eye(3)])
     target = JaxTarget(both.log_prob, 3, values_only=not gradients)
     v = TargetEvaluator(target, jax.random.key(0), jnp.dtype(float))
     shares = []
@@ -265,7 +265,7 @@ def test_clusters_are_found_and_counted():
 @pytest.mark.parametrize("host", [False, True])
 def test_a_fit_starts_with_a_warm_up(host):
     """Modes that L-BFGS runs from the middle would find too, with their weights; also without gradients."""
-    both = Mixture.full([0.25, 0.75], [[-5.0, 0], [5, 0]], [np.eye(2), np.eye(2)])  # type: ignore[arg-type]
+    both = Mixture.full([0.25, 0.75], [[-5.0, 0.0], [5.0, 0.0]], [np.eye(2), np.eye(2)])
 
     def fn(x):
         a = np.exp(-0.5 * ((x[:, 0] + 5) ** 2 + x[:, 1] ** 2))

@@ -30,7 +30,7 @@ def test_marginals_take_the_dimensions_in_order(make: Callable[..., Mixture]) ->
     assert m.covariance_family == q.covariance_family
     x = points()
     close(q.marginal(-1).log_prob(x[:, [2]]), q.marginal([2]).log_prob(x[:, [2]]))
-    close(q.marginal(np.array([2, 1, 0])).log_prob(x[:, ::-1]), q.log_prob(x))  # type: ignore[arg-type]
+    close(q.marginal(np.array([2, 1, 0])).log_prob(x[:, ::-1]), q.log_prob(x))
 
 
 @settings(deadline=None, max_examples=8)

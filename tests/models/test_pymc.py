@@ -1,5 +1,6 @@
 """PyMC models, against closed forms and PyMC itself."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from quick_fits import LEAST
@@ -100,10 +101,10 @@ def test_transformed_densities_are_those_of_pymc():
     log_density = model.compile_logp()
     rng = np.random.default_rng(0)
     for _ in range(3):
-        x = rng.normal(size=5)
+        x = jnp.asarray(rng.normal(size=5))
         names = [v.name for v in model.value_vars]
-        point = dict(zip(names, map(np.asarray, seen._one(x)), strict=True))  # type: ignore[arg-type]
-        assert float(seen.log_density(x)) == pytest.approx(float(log_density(point)), abs=1e-8)  # type: ignore[arg-type]
+        point = dict(zip(names, map(np.asarray, seen._one(x)), strict=True))
+        assert float(seen.log_density(x)) == pytest.approx(float(log_density(point)), abs=1e-8)
     values = seen.constrain(rng.normal(size=(20, 5)))
     np.testing.assert_allclose(values["p"].sum(axis=1), 1)
     assert np.all((values["u"] > 1) & (values["u"] < 4))

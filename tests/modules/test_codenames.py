@@ -59,10 +59,10 @@ def test_an_option_itself_as_override():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("samtroq", "'Q' names no option.*estimator: S/Z.*weight stepsize: N/X/G"),
+        ("samtroq", "'Q' is not the letter of an option.*estimator: S/Z.*weight stepsize: N/X/G"),
         ("szmtron", r"'S' and 'Z' both choose the estimator; take one of S \(Stein\), Z \(MORE\)"),
-        ("samtro", r"leaves out the weight stepsize: N \(Adaptive\), X \(Fixed\), G \(Decaying\)"),
-        ("", "leaves out the estimator"),
+        ("samtro", r"has no letter for the weight stepsize: N \(Adaptive\), X \(Fixed\), G \(Decaying\)"),
+        ("", "has no letter for the estimator"),
         (7, "string of seven letters"),
     ],
 )
@@ -74,7 +74,7 @@ def test_wrong_names_get_a_sentence(name, words):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({"component_stepsizes": {}}, "'component_stepsizes' is no module.*component_stepsize"),
+        ({"component_stepsizes": {}}, "no module 'component_stepsizes'.*component_stepsize"),
         ({"component_stepsize": {"step": 1}}, "no hyperparameter 'step'; it has stepsize"),
         ({"component_stepsize": 0.1}, "takes a dictionary"),
         ({"component_stepsize": {"stepsize": -1}}, r"stepsize must lie in \[0, inf\), got -1"),

@@ -62,7 +62,7 @@ def test_the_best_candidate_becomes_the_new_mean(database_size):
     mixture = random_mixture(1, 2, 2)
     x = rng.normal(size=(200, 2)) * 20
     log_target = -0.5 * np.sum((x - 30) ** 2, axis=1)
-    option = Vips(add_iters=30, database_size=database_size)  # type: ignore[arg-type]
+    option = Vips(add_iters=30, database_size=database_size)
     state = option.init(mixture, prior(2))
     log_q = np.asarray(mixture.log_prob(x))
     for turn in range(7):
@@ -108,7 +108,7 @@ def test_the_entropy_of_a_new_component_lies_uniformly_between_model_and_prior()
 @pytest.mark.parametrize(("iteration", "due"), [(0, False), (29, False), (30, True), (31, False), (60, True)])
 def test_additions_come_every_add_iters_but_not_first(iteration, due):
     mixture = random_mixture(1, 2, 2)
-    option = Vips(add_iters=30)  # type: ignore[arg-type]
+    option = Vips(add_iters=30)
     _, change = adapt(
         option, option.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)), iteration
     )
@@ -117,7 +117,7 @@ def test_additions_come_every_add_iters_but_not_first(iteration, due):
 
 def test_no_addition_beyond_the_maximum_or_without_a_usable_candidate():
     mixture = random_mixture(1, 2, 2)
-    full = Vips(max_components=2)  # type: ignore[arg-type]
+    full = Vips(max_components=2)
     _, change = adapt(full, full.init(mixture, prior(2)), mixture, points(np.ones((3, 2)), np.zeros(3)))
     assert not bool(change.add)
     option = Vips()
@@ -158,7 +158,7 @@ def test_prior_candidates_compete_and_come_from_the_prior():
 @functools.cache
 def compiled_replay(del_iters, K):
     """One program that runs whole histories through the option."""
-    option = Vips(del_iters=del_iters, add_iters=10**6, database_size=0, database_candidates=0)  # type: ignore[arg-type]
+    option = Vips(del_iters=del_iters, add_iters=10**6, database_size=0, database_candidates=0)
     base = random_mixture(2, K, 2)
     nothing = points(np.zeros((1, 2)), [0.0])
 

@@ -32,11 +32,11 @@ def weight_sequence(option, objectives):
 
 def test_fixed():
     np.testing.assert_allclose(
-        component_sequence(component_stepsizes.FixedComponentStepsize(stepsize=0.3), [[1, 2], [0, 3]]),  # type: ignore[arg-type]
+        component_sequence(component_stepsizes.FixedComponentStepsize(stepsize=0.3), [[1, 2], [0, 3]]),
         0.3,
     )
     np.testing.assert_allclose(
-        weight_sequence(weight_stepsizes.FixedWeightStepsize(stepsize=0.0), [1, 2, 3]),  # type: ignore[arg-type]
+        weight_sequence(weight_stepsizes.FixedWeightStepsize(stepsize=0.0), [1, 2, 3]),
         0.0,
     )
 
@@ -44,17 +44,17 @@ def test_fixed():
 def test_decaying():
     wanted = [0.5 / (1 + n**0.75) for n in range(4)]
     got = component_sequence(
-        component_stepsizes.DecayingComponentStepsize(stepsize=0.5, exponent=0.75),  # type: ignore[arg-type]
+        component_stepsizes.DecayingComponentStepsize(stepsize=0.5, exponent=0.75),
         [[0, 0]] * 3,
     )
     np.testing.assert_allclose(got[:, 0], wanted, rtol=1e-6)
-    got = weight_sequence(weight_stepsizes.DecayingWeightStepsize(stepsize=0.5, exponent=0.75), [0] * 4)  # type: ignore[arg-type]
+    got = weight_sequence(weight_stepsizes.DecayingWeightStepsize(stepsize=0.5, exponent=0.75), [0] * 4)
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
     assert wanted[:2] == [0.5, 0.25]
 
 
 def test_adaptive_components():
-    option = component_stepsizes.AdaptiveComponentStepsize(stepsize=0.1, min_stepsize=0.08, max_stepsize=0.13)  # type: ignore[arg-type]
+    option = component_stepsizes.AdaptiveComponentStepsize(stepsize=0.1, min_stepsize=0.08, max_stepsize=0.13)
     #             component 0: up, up, tie; component 1: down, down, up
     got = component_sequence(option, [[1, 5], [2, 4], [3, 3], [3, 9]])
     b = 0.1
@@ -63,14 +63,14 @@ def test_adaptive_components():
 
 
 def test_an_initial_stepsize_outside_the_limits_is_kept_until_adapted():
-    option = component_stepsizes.AdaptiveComponentStepsize(stepsize=5.0, min_stepsize=0.01, max_stepsize=1.0)  # type: ignore[arg-type]
+    option = component_stepsizes.AdaptiveComponentStepsize(stepsize=5.0, min_stepsize=0.01, max_stepsize=1.0)
     got = component_sequence(option, [[1, 1], [2, 0], [3, -1]])
     np.testing.assert_allclose(got[:, 0], [5, 5, 1.0, 1.0], rtol=1e-6)  # min(1.15 b, max)
     np.testing.assert_allclose(got[:, 1], [5, 5, 5 * 0.85, 5 * 0.85**2], rtol=1e-6)  # max(0.85 b, min)
 
 
 def test_adaptive_weights():
-    option = weight_stepsizes.AdaptiveWeightStepsize(stepsize=1.0, min_stepsize=0.5, max_stepsize=1.2)  # type: ignore[arg-type]
+    option = weight_stepsizes.AdaptiveWeightStepsize(stepsize=1.0, min_stepsize=0.5, max_stepsize=1.2)
     # The objective means nothing before the first weight update.
     got = weight_sequence(option, [99, -5, -4, -3, -3, -9, -9.5, -10, -11])
     up, down = 1.15, 0.85
@@ -80,9 +80,9 @@ def test_adaptive_weights():
 
 def test_factors_are_hyperparameters():
     option = weight_stepsizes.AdaptiveWeightStepsize(
-        stepsize=1.0,  # type: ignore[arg-type]
-        increase=2.0,  # type: ignore[arg-type]
-        decrease=0.5,  # type: ignore[arg-type]
-        max_stepsize=10.0,  # type: ignore[arg-type]
+        stepsize=1.0,
+        increase=2.0,
+        decrease=0.5,
+        max_stepsize=10.0,
     )
     np.testing.assert_allclose(weight_sequence(option, [0, 0, 1, 2, 0]), [1, 1, 2, 4, 2], rtol=1e-6)

@@ -81,9 +81,12 @@ def test_plain_results(plain, call, words):
     [
         (lambda r: r.predict(0), "n must be a whole number of at least 1"),
         (lambda r: r.predict(5, seed=None), "seed must be a whole number"),
-        (lambda r: r.predict(5, y=None), "missing a required argument: 'x': give those of model(x, y=None)"),
+        (
+            lambda r: r.predict(5, y=None),
+            "missing a required argument: 'x': give the arguments of model(x, y=None)",
+        ),
         (lambda r: r.predict(5, 3), "cannot be called with the arguments of predict(): TypeError"),
-        (lambda r: r.predict(5, X, X), "Nothing is left to be predicted"),
+        (lambda r: r.predict(5, X, X), "the model draws nothing"),
         (lambda r: r.bridge({"slope": np.zeros(20), "scale": np.ones(19)}), "slope has 20 and scale 19"),
         (lambda r: r.bridge({"slope": np.zeros(20)}), "do not have the model's variable 'scale'"),
         (lambda r: r.bridge(None), "Give the draws by name, as a dictionary with slope, scale"),

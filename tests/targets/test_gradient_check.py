@@ -101,7 +101,7 @@ def doubled(x):
 
 
 def test_a_fit_refuses_a_wrong_gradient_and_names_the_coordinate():
-    with pytest.raises(TargetError, match=r"in coordinate 2: it says .* Mend it, or give the log density"):
+    with pytest.raises(TargetError, match=r"in coordinate 2: it says .* Correct it, or give the log density"):
         natmix.fit(doubled, dim=3, max_iterations=3, progress=False)
     host = HostTarget(lambda x: -0.5 * x @ x, 3, gradient=lambda x: x)  # its sign is wrong
     with pytest.raises(TargetError, match=r"in coordinate \d, and 2 more"):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MIN_FITS = 5
 """Ranks of fewer fits are not tested."""
 _MAX_FAILURES = 3
-"""After so many failures without a success the check gives up."""
+"""The check gives up after this many failures without a success."""
 
 
 class ParameterCheck(NamedTuple):
@@ -88,7 +88,7 @@ class SimulationCheck:
             correct (randomised probability integral transform).
         draws: the number of draws of each posterior.
         level: the largest probability of a false alarm about any parameter.
-        k_hats: of every fit, NaN where unknown.
+        k_hats: k-hat of every fit, NaN where unknown.
         failures: error messages of the fits that failed.
         asked: the number of fits asked for.
     """
@@ -147,14 +147,14 @@ class SimulationCheck:
 
     @property
     def visible_bias(self) -> float:
-        """The bias, in standard deviations, that is detected with a power of 0.8."""
+        """A bias of this many standard deviations is detected with a power of 0.8."""
         # Wilcoxon's test has the power of a test of the mean with 3 / pi times as many fits.
         quantile = scipy.special.ndtri(1 - self._strictest / 2)
         return float((quantile + scipy.special.ndtri(0.8)) / np.sqrt(self.fits * 3 / np.pi))
 
     @property
     def visible_spread(self) -> float:
-        """The factor by which an approximation is too narrow that is detected with a power of 0.8."""
+        """If an approximation is too narrow by this factor, it is detected with a power of 0.8."""
         freedom = self.fits - 1
         return float(
             np.sqrt(scipy.special.chdtri(freedom, self._strictest / 2) / scipy.special.chdtri(freedom, 0.8))
@@ -208,18 +208,18 @@ def simulation_check(
         model_args: of a NumPyro model, as for a fit; simulated values replace the observed ones. Data
             that are not observed variables stay as they are.
         model_kwargs: its keyword arguments.
-        observed: names of a NumPyro model's variables that are data; those that it observes if left out.
+        observed: names of a NumPyro model's variables that are data. Default: those that it observes.
         simulate: a function of a key (`jax.random`) that returns (parameters, data), pytrees of arrays.
         bounds: of these parameters, as `natmix.fit` takes them.
         fits: the number of simulations.
-        draws: of each posterior; ranks are 0 to ``draws``.
+        draws: the number of draws of each posterior; ranks are 0 to ``draws``.
         corrected: check the draws of `Result.resample` instead of the mixture's.
         level: the largest probability of a false alarm about any parameter.
         seed: every random number follows from it.
         fit: a function to check instead of `natmix.fit`, called as ``fit(model, seed=..., **options)`` with a
-            `natmix.models.AbstractModel` (its data are ``model.observed``), it returns an object with a
+            `natmix.models.AbstractModel` (its data are ``model.observed``). It returns an object with a
             method ``sample(n, seed=...)``.
-        progress: show a live line; only on a terminal if left out.
+        progress: show a live line. Default: only on a terminal.
         **options: of the fits, for example ``max_evaluations=20_000`` to be quick.
 
     Raises:

@@ -19,9 +19,7 @@ def words(check: "SimulationCheck") -> list[str]:
     from natmix.calibration.simulation_check import MIN_FITS
 
     if check.fits < MIN_FITS:
-        lines = [
-            f"NO VERDICT: there are ranks of {counted(check.fits, 'fit')}, at least {MIN_FITS} are needed."
-        ]
+        lines = [f"NO VERDICT: {counted(check.fits, 'fit')} succeeded, at least {MIN_FITS} are needed."]
         return lines + _failures(check)
     off = check.flagged
     of = f"{counted(len(check.names), 'parameter')} in {check.fits} simulations"
@@ -31,8 +29,8 @@ def words(check: "SimulationCheck") -> list[str]:
         lines.append(f"  … and {len(off) - _SHOWN} more")
     lines.append(
         f"  A bias below {check.visible_bias:.2f} standard deviations, or a width too small by a factor below"
-        f" {check.visible_spread:.2f}, may go undetected: more fits detect more. The probability of a "
-        f"false alarm is at most {check.level:g}."
+        f" {check.visible_spread:.2f}, may go undetected; more fits detect smaller errors. The probability "
+        f"of a false alarm is at most {check.level:g}."
     )
     return lines + _failures(check)
 
@@ -48,10 +46,10 @@ def _description(p: "ParameterCheck") -> str:
     if p.wrong_width:
         shape = "too narrow" if p.spread.value > 1 else "too wide"
         parts.append(
-            f"{shape}, true values lie {p.spread} times as far out as they should (width p = {p.width:.2g})"
+            f"{shape}: true values lie {p.spread} times as far out as they should (width p = {p.width:.2g})"
         )
     if not parts:
-        parts.append(f"of another shape than the posterior (uniformity p = {p.uniformity:.2g})")
+        parts.append(f"wrong in shape, though not in location or width (uniformity p = {p.uniformity:.2g})")
     return "; ".join(parts)
 
 
@@ -61,7 +59,7 @@ def _failures(check: "SimulationCheck") -> list[str]:
         lines.append(f"  Ended after {check.fits + len(check.failures)} of {check.asked} simulations.")
     if check.failures:
         fits = counted(len(check.failures), "failed fit")
-        lines.append(f"  {fits} left out, which may hide the worst: {check.failures[0]}")
+        lines.append(f"  {fits} left out; they may be the worst ones. The first error: {check.failures[0]}")
     tails = int(np.sum(check.k_hats > k_hat_limit(_K_HAT_SAMPLES)))
     if tails:
         lines.append(f"  {counted(tails, 'fit')} of {check.fits} had a k-hat above the reliable limit.")

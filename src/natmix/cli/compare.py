@@ -21,7 +21,7 @@ def compare(
     ),
     target: Annotated[
         float | None,
-        typer.Option(help="Also show the seconds, without compilation, until the -ELBO was this low."),
+        typer.Option(help="Also show the seconds, without compilation, until the -ELBO was at most this."),
     ] = None,
 ) -> None:
     """Compare runs: final numbers as a table, learning curves as a figure."""

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def list_(
-    runs: Annotated[Path, typer.Option(help="The folder with the runs.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
 ) -> None:
-    """List the test problems, the algorithms with the paper's hyperparameters, and the runs."""
+    """List the test problems, the presets of the paper, and the runs."""
     with one_sentence():
         from rich.console import Console
 
@@ -33,12 +33,16 @@ def list_(
         console.print(
             "± is one standard error. gmmD and stmD exist for any D from 1 on; their modes are known."
         )
-        console.print("\nAlgorithms with the paper's hyperparameters (--preset paper)", style="bold")
+        console.print("\nPresets of the paper's Experiment 3, for natmix run --preset paper", style="bold")
         console.print(" ".join(presets.codenames()))
         console.print(f"for {_of_the_paper()}.", soft_wrap=True)
-        console.print("\nWith those of the paper's Experiment 1 (--preset paper-exp1)", style="bold")
+        console.print(
+            "\nPresets of the paper's Experiment 1, for natmix run --preset paper-exp1", style="bold"
+        )
         console.print(f"{_of_experiment_1()}.")
-        console.print("All others start from what natmix.fit chooses; natmix options lists the letters.")
+        console.print(
+            "All other combinations run with the defaults of natmix.fit. natmix options explains the letters."
+        )
         console.print(f"\nRuns in {runs}", style="bold", soft_wrap=True)
         found = _runs(runs)
         if isinstance(found, str):

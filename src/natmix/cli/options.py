@@ -15,14 +15,15 @@ from natmix.modules.component_adaptation.vips import FIT_DEFAULTS
 from natmix.modules.hyperparameters import Option
 
 _HOW = (
-    "A codename is one letter of each module in any order and case; the first options make SAMTRON.",
-    "natmix.fit(target, dim=2, algorithm='zamtrux', component_stepsize={'stepsize': 0.05}) chooses "
-    "letters and hyperparameters.",
+    "A codename takes one letter from each of seven modules, in any order and case. "
+    "The first option of every module gives SAMTRON.",
+    "In Python: natmix.fit(target, dim=2, algorithm='zamtrux', component_stepsize={'stepsize': 0.05}).",
 )
 _ADAPTED = (
-    "natmix.fit() chooses desired_samples and prior_candidates to suit the target and "
+    "natmix.GMMVI.from_codename uses the defaults above. natmix.fit has other defaults for some: "
+    "desired_samples and prior_candidates depend on the target, and "
     + ", ".join(f"{name} = {value}" for name, value in FIT_DEFAULTS.items())
-    + ", unless they are given; natmix.GMMVI.from_codename takes the defaults above."
+    + "."
 )
 
 
@@ -36,7 +37,7 @@ def options() -> None:
         console.print(Text.assemble((module, "bold"), f": {_purpose(choices[0])}"))
         console.print(_table(choices))
     console.print()
-    console.print(Text("for the whole algorithm", style="bold"))
+    console.print(Text("The whole algorithm", style="bold"))
     console.print(Padding(_lines(_whole_algorithm()), (0, 0, 0, 2)))
     console.print()
     console.print(Text(_ADAPTED))

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 def plot(
     run: Annotated[Path, typer.Argument(help="A run directory, as `natmix run` writes it.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the figures; RUN/figures if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the figures. Default: RUN/figures.")] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="The seed whose mixture is shown; the first finished one if left out."),
+        typer.Option(help="The seed to show. Default: the first finished one."),
     ] = None,
 ) -> None:
-    """Plot a run: learning curves, weights, additions and deletions of components, marginals, robots.
+    """Plot a run: learning curves, weights, components added and deleted, marginals, robot arms.
 
-    Learning curves show all seeds, the other figures one.
+    Learning curves show all seeds. The other figures show one seed.
     """
     with one_sentence():
         from natmix.experiments.runs import load_run
@@ -66,7 +66,7 @@ def _draw_all(run: "Run", seed: "SeedRun", folder: Path) -> int:
 
 def _seed(run: "Run", wanted: int | None) -> "SeedRun":
     if not run.seeds:
-        raise ValueError(f"{run.path} holds no seeds yet: there is nothing to draw.")
+        raise ValueError(f"{run.path} has no seeds yet, so there is nothing to draw.")
     if wanted is None:
         return next(iter((run.finished or run.seeds).values()))
     if wanted not in run.seeds:

@@ -12,15 +12,18 @@ from natmix.experiments.references import NAMES, Reference, cache_directory, gen
 def references(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help=f"Which: {', '.join(NAMES)}. All if left out."),
+        typer.Argument(metavar="[NAME]...", help=f"Any of {', '.join(NAMES)}. Default: all."),
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Folder for the samples; the cache directory (NATMIX_CACHE) if left out."),
+        typer.Option(help="Folder for the samples. Default: the cache directory (NATMIX_CACHE)."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Generate them again if they exist.")] = False,
+    force: Annotated[bool, typer.Option(help="Generate samples again that exist already.")] = False,
 ) -> None:
-    """Generate reference samples of the test problems by long MCMC, for the MMD and others (minutes)."""
+    """Generate reference samples of test problems by long MCMC runs (minutes).
+
+    The MMD and other metrics compare a mixture with them.
+    """
     with one_sentence():
         wanted = names or list(NAMES)
         unknown = [name for name in wanted if name not in NAMES]
@@ -29,7 +32,7 @@ def references(
         folder = directory or cache_directory()
         for name in wanted:
             typer.echo(_line(_kept(name, folder, force) or _made(name, folder)))
-        typer.echo(f"They are in {folder}")
+        typer.echo(f"The reference samples are in {folder}")
 
 
 def _kept(name: str, folder: Path, force: bool) -> Reference | None:

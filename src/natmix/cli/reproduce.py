@@ -33,31 +33,38 @@ def table3(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="samtron,samyron,sepyfux,zamtrux if left out; all: the appendix's nine, with its tables.",
+            help="Which algorithms. Default: samtron,samyron,sepyfux,zamtrux, the paper's main table. "
+            "all: the nine of the appendix, with its tables.",
         ),
     ] = None,
     problems: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="The eleven if left out (with all: also *_testsplit)."),
+        typer.Option(
+            metavar="NAMES", help="Which problems. Default: the paper's eleven (with all: also *_testsplit)."
+        ),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="7, 0,3,5 or 0:10 (that is 0 to 9).")] = "0:10",
+    seeds: Annotated[
+        str, typer.Option(help="Which seeds to run, such as 7 or 0,3,5 or 0:10 (0 to 9).")
+    ] = "0:10",
     max_time: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TIME",
-            help="Per seed: 10m, or stm300=20m,wine=5m, or 5m,stm300=20m; the paper's hours if left out.",
+            help="Time limit of each seed: 10m for all problems, stm300=20m,wine=5m for some, or "
+            "5m,stm300=20m for all but some. Default: the paper's hours.",
         ),
     ] = None,
     max_run_time: Annotated[
-        list[str] | None, typer.Option(metavar="TIME", help="The same without the time spent compiling.")
+        list[str] | None,
+        typer.Option(metavar="TIME", help="Time limit of each seed, not counting compilation."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the run directories are.")] = Path("table3-runs"),
+    out: Annotated[Path, typer.Option(help="Folder of the run directories.")] = Path("table3-runs"),
     write: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the tables and the figure go; OUT/tables if left out."),
+        typer.Option(metavar="DIR", help="Folder for the tables and the figure. Default: OUT/tables."),
     ] = None,
     only_table: Annotated[
-        bool, typer.Option("--only-table", help="Run nothing; write the tables from existing runs.")
+        bool, typer.Option("--only-table", help="Run nothing, write the tables from existing runs.")
     ] = False,
     unfinished: Annotated[
         bool,
@@ -70,30 +77,29 @@ def table3(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="A folder with runs of another machine, at any depth, or with a table3_seeds.csv itself; "
-            "may be repeated. With --only-table these are read instead of --out; otherwise besides it, "
-            "and what has finished there is not run.",
+            help="A folder that holds runs of another machine (at any depth) or a table3_seeds.csv. May be "
+            "given several times. With --only-table these folders are read instead of --out. Otherwise they "
+            "are read as well as --out, and seeds finished there are not run again.",
         ),
     ] = None,
     together: Annotated[
         bool | None,
         typer.Option(
-            "--together/--apart", help="Run seeds together by vmap, or one by one; the faster if left out."
+            "--together/--apart",
+            help="Run the seeds together in one jax.vmap, or one after another. Default: the faster.",
         ),
     ] = None,
     keep_checkpoints: Annotated[
         bool,
-        typer.Option(
-            help="Keep checkpoints of finished seeds too, so that they can be continued with higher limits."
-        ),
+        typer.Option(help="Keep checkpoints of finished seeds too, to continue them with higher limits."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Table 3: run what is missing with the paper's hyperparameters, and compare with the printed table.
 
-    The same command continues where it stopped. SAMTRON and quick problems come first. Several processes may
-    run at once with the same --out, also for the same problems: each takes seeds that no other runs (on one
-    GPU set XLA_PYTHON_CLIENT_PREALLOCATE=false). The tables written after running cover everything in --out.
+    Repeat an interrupted command to resume it. SAMTRON and quick problems come first. Several processes can
+    share one --out, even for the same problems: each runs seeds that no other process runs. On one GPU they
+    need XLA_PYTHON_CLIENT_PREALLOCATE=false. The tables cover all runs in --out.
     """
     with one_sentence():
         from natmix.cli.compilation_cache import use_compilation_cache
@@ -133,14 +139,14 @@ def table3(
             found = collect([out, *(sources or [])], wanted, (*PAPER, *HELD_OUT))
             if report.interrupted:
                 typer.echo(
-                    "natmix: interrupted; the same command continues from there, and with --only-table "
-                    "--unfinished it writes the table of what there is.",
+                    "natmix: interrupted. Repeat the command to continue from there, or add --only-table "
+                    "--unfinished to write the tables of what there is.",
                     err=True,
                 )
                 raise typer.Exit(_INTERRUPTED)
             if report.failed:
                 which = "; ".join(f"{name} {', '.join(map(str, s))}" for name, s in report.failed.items())
-                again = "the same command tries them again"
+                again = "repeat the command to try them again"
                 typer.echo(f"natmix: seeds that failed: {which}; {again}.", err=True)
         paths = write_table3(found, where, candidates=shown, full=full, command=_command())
     _show(found, paths, quiet)
@@ -184,7 +190,7 @@ def _run(
 
 
 def _command() -> str:
-    """The one typed."""
+    """The command as typed."""
     return shlex.join(["natmix", *sys.argv[1:]])
 
 

@@ -13,63 +13,74 @@ _INTERRUPTED = 130
 def run(
     problem: Annotated[str, typer.Argument(help="A test problem: see `natmix list`.")],
     algorithm: Annotated[str, typer.Option(help="Seven letters: see `natmix options`.")] = "samtron",
-    seeds: Annotated[str, typer.Option(help="7, 0,3,5 or 0:10 (that is 0 to 9).")] = "0",
+    seeds: Annotated[
+        str, typer.Option(help="Which seeds to run, such as 7 or 0,3,5 or 0:10 (0 to 9).")
+    ] = "0",
     preset: Annotated[
         str,
         typer.Option(
-            help="Whose choices where nothing is said: fit (natmix.fit's), paper (those of the paper's "
-            "Experiment 3) or paper-exp1 (those of its Experiment 1)."
+            help="Where the values of all other settings come from: fit (the defaults of natmix.fit), "
+            "paper (the paper's Experiment 3) or paper-exp1 (its Experiment 1)."
         ),
     ] = "fit",
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            metavar="MODULE.OPTION=VALUE",
-            help="A hyperparameter, or problem.OPTION=VALUE; may be repeated.",
+            metavar="MODULE.NAME=VALUE",
+            help="Set a hyperparameter (component_stepsize.stepsize=0.05) or an option of the problem "
+            "(problem.NAME=VALUE). May be given several times.",
         ),
     ] = None,
     max_time: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Per seed: 90, 90s, 10m, 2h; 10m if there is no limit (paper: its own)."
+            metavar="TIME",
+            help="Time limit of each seed, such as 90s, 10m or 2h. Without any limit it is 10m, or with a "
+            "preset of the paper the paper's own.",
         ),
     ] = None,
     max_run_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The same without the time spent compiling.")
+        str | None, typer.Option(metavar="TIME", help="Time limit of each seed, not counting compilation.")
     ] = None,
-    max_evals: Annotated[int | None, typer.Option(help="Evaluations of the target per seed.")] = None,
-    max_iters: Annotated[int | None, typer.Option(help="Iterations per seed.")] = None,
-    until: Annotated[
-        float | None, typer.Option(help="Stop when an evaluation finds a -ELBO this low.")
+    max_evals: Annotated[
+        int | None, typer.Option(help="Limit on evaluations of the target, per seed.")
     ] = None,
+    max_iters: Annotated[int | None, typer.Option(help="Limit on iterations, per seed.")] = None,
+    until: Annotated[float | None, typer.Option(help="Stop a seed when its -ELBO is at most this.")] = None,
     until_converged: Annotated[
-        bool, typer.Option(help="Stop when the ELBO no longer rises, by the rule of natmix.fit.")
+        bool, typer.Option(help="Stop a seed when its ELBO no longer rises, by the rule of natmix.fit.")
     ] = False,
     components: Annotated[
-        int | None, typer.Option(help="How many to start with; fit: 1, or 32 if none are added.")
+        int | None,
+        typer.Option(
+            help="Number of initial components. With preset fit: 1, or 32 if the algorithm adds none."
+        ),
     ] = None,
-    covariance: Annotated[str, typer.Option(help="full or diagonal.")] = "full",
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    covariance: Annotated[
+        str, typer.Option(help="Covariances of the components: full or diagonal.")
+    ] = "full",
+    dtype: Annotated[str, typer.Option(help="Precision: float32 or float64.")] = "float32",
     out: Annotated[
-        Path | None, typer.Option(help="The run directory; runs/PROBLEM-ALGORITHM[-PRESET] if left out.")
+        Path | None, typer.Option(help="The run directory. Default: runs/PROBLEM-ALGORITHM[-PRESET].")
     ] = None,
     keep_checkpoints: Annotated[
-        bool, typer.Option(help="Also of finished seeds, so that they can go on under higher limits.")
+        bool,
+        typer.Option(help="Keep checkpoints of finished seeds too, to continue them with higher limits."),
     ] = False,
     together: Annotated[
         bool | None,
         typer.Option(
             "--together/--apart",
-            help="Seeds at once, sharing the time, or one after another; if left out, whatever is faster.",
+            help="Run the seeds together (they share the time) or one after another. Default: the faster.",
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Run an algorithm on a test problem and keep everything in a run directory.
 
-    The same command goes on where it stopped: finished seeds are skipped, interrupted ones resume.
-    Time is wall time with compilation; evaluations of the ELBO and checkpoints do not count.
+    Repeat an interrupted command to resume it: finished seeds are skipped, interrupted ones continue.
+    Time limits are in wall time with compilation, but without the time for ELBO estimates and checkpoints.
     """
     with one_sentence():
         import jax
@@ -142,9 +153,9 @@ def _report(outcome: Any, quiet: bool) -> None:
             console().print(line, soft_wrap=True)
         console().print(f"The run is in {outcome.run.path}", soft_wrap=True)
     if outcome.interrupted:
-        typer.echo("natmix: interrupted; the same command goes on from there.", err=True)
+        typer.echo("natmix: interrupted. Repeat the command to continue from there.", err=True)
         raise typer.Exit(_INTERRUPTED)
     if outcome.failed:
         which = ", ".join(map(str, outcome.failed))
-        typer.echo(f"natmix: seeds that failed: {which}; the same command tries them again.", err=True)
+        typer.echo(f"natmix: seeds that failed: {which}. Repeat the command to try them again.", err=True)
         raise typer.Exit(1)

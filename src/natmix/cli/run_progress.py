@@ -44,7 +44,7 @@ class RunProgress:
         """The seed starts, or goes on."""
         how = f"goes on after iteration {resumed_at:,}" if resumed_at else "compiling …"
         if anew:
-            how = f"no checkpoint yet: starts anew, {how}"
+            how = f"no checkpoint, starts from the beginning: {how}"
         self._show(seed, Text.assemble(_title(seed), how), at_once=True)
 
     def update(self, snapshot: SeedSnapshot) -> None:

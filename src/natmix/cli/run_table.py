@@ -23,7 +23,7 @@ _STOPPED = {
     "max_evaluations": "evals",
     "max_iterations": "iters",
 }
-ERRORS = "± is one standard error: of a seed's number from its samples, of a mean over the seeds."
+ERRORS = "± is one standard error: for one seed from its samples, for a mean from the spread of the seeds."
 
 _FEW = 3  # seeds that have columns of their own
 _MOST_DIGITS = 6
@@ -55,7 +55,7 @@ def seeds_table(run: Run) -> Table:
 def metrics_table(run: Run) -> Table | None:
     """One row per metric; None if there are no metrics.
 
-    Columns are the mean and the seeds, of which only the lowest and highest number if they are many.
+    The columns are the mean and the seeds. Of many seeds only the lowest and highest number are shown.
     """
     finals = {n: seed.final for n, seed in run.finished.items() if seed.final is not None}
     names = [
@@ -86,7 +86,7 @@ def failures(run: Run) -> list[str]:
 
 
 def mean_and_error(values: Sequence[Any]) -> str:
-    """Mean ± standard error of what is known."""
+    """Mean ± standard error of the known values."""
     known = _known(values)
     n = len(known)
     if n == 0:
@@ -97,7 +97,7 @@ def mean_and_error(values: Sequence[Any]) -> str:
 
 
 def mean(values: Sequence[Any]) -> str:
-    """The mean of what is known."""
+    """The mean of the known values."""
     known = _known(values)
     return number(float(known.mean())) if len(known) else ""
 

@@ -91,8 +91,8 @@ def _remarks(run: "Run") -> list[str]:
     if few:
         which = "seed" if len(few) == 1 else "seeds"
         lines[
-            f"log_evidence of {which} {', '.join(map(str, few))} rests on few samples (reverse_ess below "
-            f"{_ENOUGH:.0%}): it can be off by many times its error, usually too low."
+            f"log_evidence of {which} {', '.join(map(str, few))} depends on few samples (reverse_ess below "
+            f"{_ENOUGH:.0%}). Its error can be many times the one given, and it is usually too low."
         ] = None
     return list(lines)
 

@@ -13,7 +13,7 @@ from natmix.mixture.checks import holds, known_dims, vector
 from natmix.mixture.mixture import Mixture
 
 
-def marginal(q: Mixture, dims: int | Sequence[int]) -> Mixture:
+def marginal(q: Mixture, dims: int | Sequence[int] | np.ndarray) -> Mixture:
     """`Mixture.marginal`."""
     return Mixture(q.log_weights, q.components.marginal(known_dims(dims, q.dim)))
 

@@ -191,7 +191,7 @@ class Mixture(eqx.Module):
 
     # New mixtures -------------------------------------------------------------------------------
 
-    def marginal(self, dims: int | Sequence[int]) -> "Mixture":
+    def marginal(self, dims: int | Sequence[int] | np.ndarray) -> "Mixture":
         """The distribution of some dimensions, in the order given, in closed form."""
         from natmix.mixture.maps import marginal
 

@@ -30,8 +30,8 @@ def predictions(
     drawn = [s["name"] for s in sites if not s["is_observed"]]
     if not drawn:
         raise ValueError(
-            "Nothing is left to be predicted: call predict() without arguments for data such as those of the "
-            "fit, or with those of the model but for its data, which must be None."
+            "With these arguments the model draws nothing. Call predict() without arguments to draw data "
+            "like those of the fit, or give the model's arguments with None for its data."
         )
     wanted = drawn + [s["name"] for s in trace.values() if s["type"] == "deterministic"]
     found = Predictive(model, posterior_samples=latent, return_sites=wanted)(key, *args, **kwargs)
@@ -49,7 +49,7 @@ def replicates(
     """The observed variables of the fit, drawn again."""
     if not names:
         raise ValueError(
-            "The model of the fit observes nothing: give predict() the arguments to predict for."
+            "The model of the fit observes nothing: give predict() the arguments to call the model with."
         )
     found = predictions(_redrawn(model, names), key, latent, args, kwargs)
     return {name: found[name] for name in names}
@@ -60,8 +60,8 @@ def _check_arguments(model: Callable[..., Any], args: tuple[Any, ...], kwargs: A
     if found is not None:
         signature, error = found
         raise ValueError(
-            f"predict(n, ...) calls the model with the arguments given, {error}: give those of "
-            f"model{signature} but for its data, or none at all for data such as those of the fit."
+            f"predict(n, ...) calls the model with the arguments given, {error}: give the arguments of "
+            f"model{signature} without its data, or none at all to draw data like those of the fit."
         )
 
 

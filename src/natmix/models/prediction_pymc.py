@@ -26,7 +26,7 @@ def predictions(model: Any, seed: int, latent: dict[str, np.ndarray]) -> dict[st
         rows = [draw(*row) for row in zip(*columns, strict=True)]
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "The model cannot predict from the samples of the fit; have new data another shape than its "
-            f"latent variables? {type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            "The model cannot predict from the samples of the fit. Perhaps its new data do not fit the "
+            f"shapes of its latent variables. {type(error).__name__}: {str(error).strip().splitlines()[0]}"
         ) from error
     return {rv.name: np.stack(values) for rv, values in zip(observed, zip(*rows, strict=True), strict=True)}

@@ -56,7 +56,9 @@ def parse(codename: str) -> dict[str, type[Option]]:
         which = f"A codename has seven letters, one of each module, and {codename!r} has {n}"
     for letter in codename.upper():
         if letter not in LETTERS:
-            raise ValueError(f"{which}: {letter!r} names no option; the letters are {_all_choices()}.")
+            raise ValueError(
+                f"{which}: {letter!r} is not the letter of an option; the letters are {_all_choices()}."
+            )
         module, option = LETTERS[letter]
         if module in chosen:
             raise ValueError(
@@ -67,7 +69,7 @@ def parse(codename: str) -> dict[str, type[Option]]:
     missing = [m for m in MODULES if m not in chosen]
     if missing:
         lacks = "; ".join(f"the {_words(m)}: {_choices(m)}" for m in missing)
-        raise ValueError(f"{which}: it leaves out {lacks}.")
+        raise ValueError(f"{which}: it has no letter for {lacks}.")
     return {m: chosen[m] for m in MODULES}
 
 
@@ -78,8 +80,8 @@ def fields_of(codename: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [name for name in overrides if name not in MODULES and name not in plain]
     if unknown:
         raise ValueError(
-            f"{unknown[0]!r} is no module; hyperparameters go by module: {', '.join(MODULES)}, "
-            f"or are one of {', '.join(sorted(plain))}."
+            f"There is no module {unknown[0]!r}; give hyperparameters by module ({', '.join(MODULES)}) "
+            f"or one of {', '.join(sorted(plain))}."
         )
     parts: dict[str, Any] = {
         m: _option(m, option, overrides.get(m), _beside(options, option)) for m, option in options.items()

@@ -21,9 +21,9 @@ def plot_component_events(
     """The number of components above; below, births as bars upwards and deaths downwards.
 
     Args:
-        trace: ``components``, ``added`` and ``deleted`` in every iteration, as of a run or of
+        trace: ``components``, ``added`` and ``deleted`` in every iteration: the trace of a run, or
             ``Result.trajectory``.
-        bars: at most so many bars; each counts the events of equally many iterations, a round number.
+        bars: the largest number of bars. Each bar counts the events of the same round number of iterations.
         axes: where to draw, two axes; a new figure if left out.
 
     Returns:

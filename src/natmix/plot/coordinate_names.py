@@ -1,4 +1,4 @@
-"""Names of a mixture's coordinates, for axes: of variables that were transformed with the transformation."""
+"""Names of a mixture's coordinates for axes; a transformed variable is shown with its transformation."""
 
 import re
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from natmix.result.result import Result
 
 _LONGEST, _LONGEST_OF_MANY, _MANY = 20, 14, 8
-"""Letters of a name, and of one of so many."""
+"""The longest name, the longest name among many, and how many that is."""
 _BY_PYMC = re.compile(r"_[a-z]+__(?=\[|$)")
 """What PyMC adds to the name of a transformed variable."""
 
 
 def names(result: Any, dim: int) -> list[str]:
-    """By which coordinates can be chosen: the model's."""
+    """The names by which coordinates can be chosen: the model's."""
     model = getattr(result, "model", None)
     return [f"x[{d}]" for d in range(dim)] if model is None else list(model.coordinates)
 
 
 def bare(name: str) -> str:
-    """Without what PyMC adds."""
+    """The name without what PyMC adds."""
     return _BY_PYMC.sub("", name)
 
 

@@ -26,9 +26,9 @@ _SAMPLES = 2000
 _BINS = 40
 _TAIL = 0.002
 _WIDENED = 2.0
-"""Axes get at most so many times as wide to hold the ellipses of light components."""
+"""The largest factor by which axes are widened to hold the ellipses of light components."""
 _LETTER = 0.056
-"""Inches of a remark's letter."""
+"""Width of a remark's letter, in inches."""
 
 
 def plot_corner(
@@ -46,13 +46,13 @@ def plot_corner(
 
     Args:
         result: a result, or a mixture.
-        dims: which coordinates, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an array
-            for all its entries); if left out all of them, or of more than 20 the six in which the
-            components that are drawn differ most.
-        labels: their names; if left out the model's, long ones shortened, with the transformation.
+        dims: the coordinates to show, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an
+            array means all its entries). Default: all, or, if there are more than 20, the six in which the
+            drawn components differ most.
+        labels: names of these coordinates. Default: the model's names, shortened, with the transformation.
         samples: how many points to draw.
-        components: whether to draw ellipses of two standard deviations, of those from 0.1% on.
-        seed: of the samples.
+        components: whether to draw components of at least 0.1% as ellipses of two standard deviations.
+        seed: seed of the samples.
 
     Returns:
         The axes [n, n]; None above the diagonal.
@@ -150,7 +150,7 @@ def _left_out(weights: np.ndarray) -> list[str]:
 def _widened(
     limits: Sequence[float], means: np.ndarray, variances: np.ndarray, weights: np.ndarray
 ) -> tuple[float, float]:
-    """Limits of an axis that hold the ellipses that are drawn, unless they are far away."""
+    """Limits of an axis that contain the drawn ellipses, unless these are far away."""
     low, high = limits
     reach, room = 2 * np.sqrt(variances), (_WIDENED - 1) / 2 * (high - low)
     drawn = heavy(weights)
@@ -212,12 +212,12 @@ def _telling(mixture: Mixture) -> list[int]:
 
 
 def _alike(mixture: Mixture) -> bool:
-    """Whether no two components are drawn, which could differ."""
+    """Whether fewer than two components are drawn, so that none can differ."""
     return int(heavy(np.asarray(mixture.weights, float)).sum()) < 2
 
 
 def _names(result: Any, dim: int, dims: list[int], labels: Sequence[str] | None) -> tuple[list[str], bool]:
-    """Of the axes, and whether a coordinate is transformed."""
+    """Names of the axes, and whether a coordinate is transformed."""
     shown, transformed = axis_names(result, dim, dims)
     if labels is None:
         return shown, transformed

@@ -71,14 +71,14 @@ class CornerLayout:
         return across + self.left + beside, height
 
     def rectangle(self, row: int, column: int) -> Rectangle:
-        """Of a panel, in shares of the figure."""
+        """The rectangle of a panel, in shares of the figure."""
         step = self.panel + self.gap
         x = self.left + column * step
         y = self.bottom + (self.n - 1 - row) * step
         return self._shares(x, y, self.panel, self.high)
 
     def trace_rectangles(self) -> tuple[Rectangle, Rectangle]:
-        """Of the ELBO, and of the components below it."""
+        """The rectangles of the ELBO and of the components below it."""
         width, height = self.size
         if self._inside:
             step = self.panel + self.gap

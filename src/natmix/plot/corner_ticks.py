@@ -24,7 +24,7 @@ class Ticks(NamedTuple):
 def ticks(low: float, high: float, panel: float, gap: float, turned: bool) -> Ticks:
     """For an axis from ``low`` to ``high`` in a panel of so many inches, ``gap`` inches from the next.
 
-    Labels are as wide as they are long, or, ``turned`` by a right angle, as one line is high.
+    A label needs its length along the axis, or, ``turned`` by a right angle, the height of one line.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -44,7 +44,7 @@ def ticks(low: float, high: float, panel: float, gap: float, turned: bool) -> Ti
 
 
 def _labels(values: Float[np.ndarray, " T"]) -> list[str]:
-    """With as many decimals as distinguish them, and no more."""
+    """Labels with just enough decimals to distinguish the values."""
     step = float(np.min(np.diff(values))) if len(values) > 1 else float(np.abs(values).max()) or 1.0
     size = float(np.abs(values).max())
     if size < 1e6 and step >= 1e-4:

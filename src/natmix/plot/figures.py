@@ -63,9 +63,9 @@ def draw(result: Result, figure: str = "fit", **options: Any) -> Any:
     """Draw one of the registered figures and return its axes.
 
     Args:
-        result: of `natmix.fit`.
+        result: the result of `natmix.fit`.
         figure: its name, one of `FIGURES`.
-        options: of the figure; those of ``"corner"`` are those of `plot_corner`, and so on.
+        options: options of the figure, such as those of `plot_corner` for ``"corner"``.
 
     Raises:
         ValueError: there is no such figure.

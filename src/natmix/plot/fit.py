@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class FitAxes:
-    """The axes of `plot_fit`; ``axes[i, j]`` is the panel of the corner plot.
+    """The axes of `plot_fit`; ``axes[i, j]`` is a panel of the corner plot.
 
     Attributes:
-        corner: [n, n], None above the diagonal.
-        elbo: the ELBO's; None without traces.
-        components: their number's; None without traces.
+        corner: axes of the corner plot [n, n], None above the diagonal.
+        elbo: axes of the ELBO; None without traces.
+        components: axes of the number of components; None without traces.
     """
 
     corner: np.ndarray
@@ -60,17 +60,17 @@ def plot_fit(
     """The corner plot (`plot_corner`) with the ELBO and the number of components (`plot_trajectory`).
 
     Args:
-        result: of `natmix.fit`.
-        dims: which coordinates, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an array
-            for all its entries); if left out all of them, or of more than 20 the six in which the
-            components that are drawn differ most.
-        labels: their names; if left out the model's, long ones shortened, with the transformation.
+        result: the result of `natmix.fit`.
+        dims: the coordinates to show, at most 20, by number or name (``["mu", "theta[3]"]``; the name of an
+            array means all its entries). Default: all, or, if there are more than 20, the six in which the
+            drawn components differ most.
+        labels: names of these coordinates. Default: the model's names, shortened, with the transformation.
         samples: how many points to draw.
-        components: whether to draw ellipses of two standard deviations, of those from 0.1% on.
+        components: whether to draw components of at least 0.1% as ellipses of two standard deviations.
         traces: whether to show ELBO and number of components; a result without iterations has none.
-        x: what to plot them over: "iterations", "evaluations" or "seconds".
+        x: the horizontal axis of the traces: "iterations", "evaluations" or "seconds".
         log_evidence: the log normaliser of the target, if known.
-        seed: of the samples.
+        seed: seed of the samples.
 
     Returns:
         The axes; their ``figure`` is the figure.

@@ -33,10 +33,10 @@ def plot_fit_2d(
         fit: a result or a mixture.
         target: what was fitted, anything that `natmix.fit` accepts; without it the blue is the
             density of the mixture itself.
-        dims: which two dimensions of a mixture with more than two to show, by its marginal.
-        bounds: (left, right, bottom, top); around the mixture if left out.
+        dims: the two dimensions to show of a mixture with more than two (its marginal is drawn).
+        bounds: (left, right, bottom, top). Default: around the mixture.
         samples: how many samples of the mixture to show.
-        seed: of the samples.
+        seed: seed of the samples.
         resolution: points along each side of the grid on which densities are evaluated.
         ax: where to draw; a new figure if left out.
 

@@ -36,7 +36,7 @@ class Grid(NamedTuple):
 
 
 def window(mixture: Mixture) -> Bounds:
-    """A rectangle that holds all but a sliver of a 2-D mixture."""
+    """A rectangle that contains nearly all of a 2-D mixture."""
     (left, bottom), (right, top) = np.asarray(mixture.quantile([_TAIL, 1 - _TAIL]), dtype=float)
     pad_x, pad_y = _MARGIN * (right - left), _MARGIN * (top - bottom)
     return (left - pad_x, right + pad_x, bottom - pad_y, top + pad_y)

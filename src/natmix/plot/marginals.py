@@ -52,17 +52,17 @@ def plot_marginals(
 ) -> "list[Axes]":
     """A panel per dimension: the fit as a blue line over the samples of the target in grey.
 
-    Neither is smoothed: the line is the mixture's probability of every bin divided by its width, in
-    closed form, the grey the share of the samples there. The number in a panel is the largest
+    Neither is smoothed. The line is the mixture's probability of every bin divided by the bin's width, in
+    closed form. The grey is the share of the samples in the bin. The number in a panel is the largest
     difference of the two distribution functions (Kolmogorov-Smirnov, at the edges of the bins).
 
     Args:
         mixture: the fit.
-        samples: of the target; without them the fit is shown alone.
-        dims: which dimensions to show, in this order. If left out and there are more than ``most``: those
-            with the largest difference, or evenly spaced ones without samples to compare.
-        most: how many dimensions to choose then.
-        bins: bins in every panel; up to 150, as many as the samples bear, if left out.
+        samples: samples of the target; without them the fit is shown alone.
+        dims: the dimensions to show, in this order. Default: all, or, if there are more than ``most``, those
+            with the largest difference (without samples: evenly spaced ones).
+        most: the largest number of dimensions shown by default.
+        bins: bins in every panel. Default: up to 150, more for more samples.
         source: what the samples are, for the legend.
         labels: names of all dimensions.
         axes: where to draw, one for each dimension shown; a new figure if left out.

@@ -26,9 +26,9 @@ def plot_overview(
     Both densities have the same contours, so that equal colours mean equal densities.
 
     Args:
-        result: of `natmix.fit` on a 2-D target.
+        result: the result of `natmix.fit` on a 2-D target.
         target: what was fitted, anything that `natmix.fit` accepts.
-        bounds: (left, right, bottom, top); around the mixture if left out.
+        bounds: (left, right, bottom, top). Default: around the mixture.
         log_evidence: the log normaliser of the target, if known.
         resolution: points along each side of the grid on which densities are evaluated.
 

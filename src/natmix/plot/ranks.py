@@ -23,14 +23,13 @@ def plot_ranks(
 ) -> "np.ndarray":
     """A histogram of ranks for every parameter, over the band that holds 99% of the bars by chance.
 
-    Bars high at both ends: the approximation is too narrow; high in the middle: too wide; rising: too low;
-    falling: too high. Orange: a test is rejected.
+    Bars that are high at both ends show an approximation that is too narrow; high in the middle, too wide;
+    rising, too low; falling, too high. Orange parameters have a rejected test.
 
     Args:
-        check: of `natmix.calibration.simulation_check`.
-        parameters: their names, at most 20; if left out all of them, or of more the 20 with the smallest
-            p-values.
-        bars: how many; as many as hold five fits on average if left out, from 4 to 20.
+        check: the result of `natmix.calibration.simulation_check`.
+        parameters: names of at most 20 parameters. Default: all, or the 20 with the smallest p-values.
+        bars: the number of bars. Default: 4 to 20, with five fits in a bar on average.
 
     Returns:
         The axes, one per parameter.

@@ -47,7 +47,7 @@ def pyplot() -> Any:
 
 
 def density_colours() -> "Colormap":
-    """From light to dark blue; what lies below the lowest level stays white."""
+    """Colours from light to dark blue; what lies below the lowest level stays white."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("natmix", _BLUES)
@@ -72,7 +72,7 @@ def ink() -> Any:
 
 
 def grid_colour() -> Any:
-    """The colour of lines to read values by: `GRID`, or the user's, kept faint."""
+    """The colour of grid lines: `GRID`, or the user's, kept faint."""
     from matplotlib.colors import to_rgba
 
     colour = _user_s("grid.color", GRID)
@@ -80,7 +80,7 @@ def grid_colour() -> Any:
 
 
 def points(size: float) -> float:
-    """A size of letters, larger or smaller as the user's style has them."""
+    """A font size, scaled by that of the user's style."""
     return size * float(_parameters()[0]["font.size"]) / 10
 
 
@@ -96,7 +96,7 @@ def _parameters() -> tuple[Any, Any]:
 
 
 def tidy(ax: "Axes") -> None:
-    """Quiet frame and ticks, so that the data stand out."""
+    """Draw frame and ticks faintly, so that the data stand out."""
     ax.tick_params(colors=ink(), labelsize=points(8), length=3, width=0.6)
     ax.tick_params(which="minor", colors=ink(), labelsize=points(8))
     for side in ax.spines.values():
@@ -106,7 +106,7 @@ def tidy(ax: "Axes") -> None:
 
 
 def component_colours(number: int) -> np.ndarray:
-    """One colour [number, 3] per component, in the order of `PALETTE`, again and again."""
+    """One colour [number, 3] per component: `PALETTE`, repeated."""
     from matplotlib.colors import to_rgb
 
     colours = np.array([to_rgb(colour) for colour in PALETTE])
@@ -114,7 +114,7 @@ def component_colours(number: int) -> np.ndarray:
 
 
 def shades(colours: np.ndarray) -> np.ndarray:
-    """Slightly lighter and darker colours [K, 3], so that neighbours of the same one differ."""
+    """Colours [K, 3] made slightly lighter or darker, so that neighbours of one colour differ."""
     step = (np.arange(len(colours)) * _GOLDEN) % 1.0 - 0.5
     towards = np.where(step > 0, 1.0, 0.0)[:, None]
     return colours + (towards - colours) * np.abs(step)[:, None]

@@ -28,7 +28,7 @@ def plot_trajectory(
     """The ELBO above, the number of components below.
 
     Args:
-        result: of `natmix.fit`.
+        result: the result of `natmix.fit`.
         x: what to plot over: "iterations", "evaluations" or "seconds".
         log_evidence: the log normaliser of the target, if known: the ELBO cannot exceed it.
         axes: where to draw, two axes; a new figure if left out.
@@ -57,7 +57,7 @@ def plot_trajectory(
 
 
 def _number(value: float | Estimate) -> float:
-    """An estimate counts as its value."""
+    """The number, or the value of an estimate."""
     try:
         return float(value.value if isinstance(value, Estimate) else value)
     except (TypeError, ValueError):
@@ -88,7 +88,7 @@ def _draw_elbo(result: Result, over: np.ndarray, log_evidence: float | None, ax:
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """The mean of the finite ones among the last ``window`` values (fewer at the start)."""
+    """The running mean of the last ``window`` values (fewer at the start) that are finite."""
     finite = np.isfinite(values)
     total = np.cumsum(np.where(finite, values, 0.0))
     count = np.cumsum(finite)

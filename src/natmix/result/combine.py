@@ -23,14 +23,14 @@ from natmix.result.result import Counts, Result, Timings
 from natmix.targets.identity import same_program
 
 SAMPLES_PER_COMPONENT = 50
-"""With at least so many kept samples for each, every component gets a weight of its own. With fewer their
-noise would decide: then the components of one mode in one fit keep their relative weights."""
+"""Every component gets a weight of its own if there are this many kept samples for each. With fewer samples
+noise would decide, so the components of one mode in one fit keep their relative weights."""
 SAMPLES_PER_PART = 10
-"""A mode that has fewer samples of its fit joins the heaviest mode of that fit."""
+"""A mode with fewer samples in its fit is merged with the heaviest mode of that fit."""
 NEGLIGIBLE_PART = 1e-4
 """Parts below this weight are left out: they change the ELBO by about as much."""
 LARGEST_GAP = 0.01
-"""In nats; the notes tell if the weights are not that close to their optimum."""
+"""Nats by which the ELBO may be below its optimum over the weights; beyond it a note says so."""
 _MIN_DRAWS = 2
 _BLOCK = 2_000_000
 """Log densities computed at once."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 MIN_CHAINS = 50
-"""Fewer chains might all miss what is not covered."""
+"""The smallest number of chains: fewer might all miss what is not covered."""
 
 _FAILED = "failed."
 _DECIDED = {
@@ -60,7 +60,7 @@ def _number(value: Any, name: str, things: str) -> int | None:
 
 
 def diagnose_samples(result: "Result") -> Diagnosis | None:
-    """By the samples behind the ELBO alone, without evaluating the target; None if there are none."""
+    """The diagnosis by the samples behind the ELBO alone, without evaluations; None if there are none."""
     if result.draws is None or len(result.draws) < 2:
         return None
     return diagnosis_by(result, result.draws)

@@ -14,7 +14,7 @@ from natmix.targets import AbstractTarget
 
 
 class BeforeIterations(NamedTuple):
-    """What there was before the first iteration.
+    """What a fit did before its first iteration.
 
     Attributes:
         probe_evaluations: of the target, to find out what kind of function it is.
@@ -39,7 +39,7 @@ def fit_result(
     notes: Sequence[str],
     total_seconds: float,
 ) -> Result:
-    """All of it as a `Result`."""
+    """The `Result` of a fit."""
     trajectory = dict(outcome.trajectory)
     counts = _counts(outcome, before)
     if trajectory:

@@ -26,7 +26,7 @@ def inference_data(
 
 
 def joined(data: Any, other: Any) -> Any:
-    """The first with the groups of the second added."""
+    """The first container, with the groups of the second added."""
     if hasattr(data, "extend"):
         data.extend(other)
     else:

@@ -12,7 +12,7 @@ _BY_VALUE = ("cloudpickle", "dill")
 
 
 def check_code(result: "Result") -> None:
-    """Raise, in one sentence, if target or model cannot be pickled by the standard library."""
+    """Raise if the standard library cannot pickle the target or the model."""
     if _called_by(_BY_VALUE):
         return
     try:

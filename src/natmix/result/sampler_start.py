@@ -35,7 +35,7 @@ class SamplerStart:
     def by_name(self) -> dict[str, np.ndarray]:
         """The positions by variable, unconstrained, chains first: ``init_params`` of NumPyro's MCMC.
 
-        For a single chain NumPyro expects no axis of chains: ``{k: v[0] for k, v in ...}``.
+        For a single chain NumPyro expects arrays without the axis of chains: ``{k: v[0] for k, v in ...}``.
         """
         return {"x": self.positions} if self._model is None else self._model.free(self.positions)
 

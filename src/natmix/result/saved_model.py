@@ -69,7 +69,7 @@ class GivenModel:
         if self.model is None:
             extra = [name for name in others if getattr(self, name) is not None]
             if extra:
-                raise ValueError(f"{extra[0]} belongs to a model: give it too, as in model=model.")
+                raise ValueError(f"{extra[0]} describes a model: give the model too, as in model=model.")
             return result
         dim, dtype = result.mixture.dim, result.mixture.dtype
         model = self._model(result)

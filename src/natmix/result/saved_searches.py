@@ -32,7 +32,7 @@ def loaded_verification(header: dict[str, Any], dim: int) -> Verification | None
 
 
 def keep_diagnosis(result: Result, header: dict[str, Any]) -> None:
-    """Make the diagnosis from the searches that it had, without others."""
+    """Make the diagnosis again from the saved searches alone."""
     saved = header.get("diagnosis")
     if saved is None or result.draws is None:
         return

@@ -57,7 +57,7 @@ def summary(result: "Result") -> str:
 
 
 def _repairs(result: "Result") -> list[str]:
-    """What the fit has found missing, and mended or not."""
+    """What the searches of the fit found missing, and whether it was repaired."""
     made = result.verification
     if made is None:
         return []

@@ -70,7 +70,7 @@ def _log_weights(draws: EvaluatedDraws) -> Float[np.ndarray, " N"]:
 
 
 def _corrected(draws: EvaluatedDraws, seed: int) -> Int[np.ndarray, " N"]:
-    """As many draws, resampled by their weights."""
+    """The same number of draws, resampled by their weights."""
     usable = np.flatnonzero(np.isfinite(draws.log_target))
     if not usable.size:
         raise ValueError("No sample of the mixture has a positive, finite density: it cannot be corrected.")

@@ -71,8 +71,8 @@ class GradientCheck(NamedTuple):
         more = f", and {others} more" if others else ""
         raise TargetError(
             f"The target's gradient does not match its log density in {name}{more}: it says "
-            f"{worst.claimed:.4g}, differences of the log density say {worst.measured:.4g}. Mend it, or give "
-            "the log density alone.",
+            f"{worst.claimed:.4g}, differences of the log density say {worst.measured:.4g}. Correct it, or "
+            "give the log density alone.",
             self.evaluations,
         )
 

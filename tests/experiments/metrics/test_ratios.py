@@ -138,7 +138,7 @@ def test_upper_bound_of_gaussians():
 
 
 def test_a_missed_mode_is_seen_by_forward_metrics_only():
-    both = Mixture.full([0.5, 0.5], [[-15.0, 0], [15, 0]], [np.eye(2)] * 2)  # type: ignore[arg-type]
+    both = Mixture.full([0.5, 0.5], [[-15.0, 0.0], [15.0, 0.0]], [np.eye(2)] * 2)
     one = gaussian([15.0, 0], np.eye(2))
     target = mixture_target(both)
     samples = both.sample(2000, key=0)

@@ -291,7 +291,9 @@ def test_failed_seeds_are_named(quick, tmp_path, monkeypatch):
     monkeypatch.setattr(problems, "load", load)
     outcome = quick("--problems", "gmm20,stm20", "--seeds", "0")
     assert outcome.exit_code == 1, outcome.output
-    assert "natmix: seeds that failed: gmm20-samtron 0; the same command tries them again." in outcome.stderr
+    assert (
+        "natmix: seeds that failed: gmm20-samtron 0; repeat the command to try them again." in outcome.stderr
+    )
     assert [r["problem"] for r in read_csv(tmp_path / "w" / "table3.csv")] == ["stm20"]
     assert "SAMTRON on gmm20: seed 0 failed" in (tmp_path / "w" / "table3.md").read_text(encoding="utf-8")
 

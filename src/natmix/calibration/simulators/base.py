@@ -83,7 +83,7 @@ class Request:
                 raise ValueError(f"{what} does not take {name}: leave it out.")
 
     def leave_out_all(self, what: str) -> None:
-        """Raise if anything was given beside the model."""
+        """Raise if anything besides the model was given."""
         self.leave_out(what, "model_args", "model_kwargs", "observed", "simulate", "bounds")
 
 
@@ -100,7 +100,7 @@ class AbstractSimulator(abc.ABC):
 
     @classmethod
     def from_request(cls, request: Request) -> Self:
-        """The simulator, of what `recognises` has recognised."""
+        """The simulator for a model that `recognises` accepts."""
         raise NotImplementedError(f"{cls.__name__} recognises no model.")
 
     @abc.abstractmethod

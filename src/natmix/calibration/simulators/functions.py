@@ -14,7 +14,7 @@ from natmix.models.pytree import PytreeModel
 
 
 class FunctionSimulator(AbstractSimulator):
-    """Any model.
+    """A model given by a log density and a function that simulates.
 
     Args:
         log_density: of (parameters, data): log prior plus log likelihood.

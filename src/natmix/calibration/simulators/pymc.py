@@ -87,7 +87,7 @@ class PymcSimulator(AbstractSimulator):
 def _parameters(model: Any) -> tuple[tuple[str, ...], list[Any]]:
     """Free variables and deterministics, names and graphs, without those that hold data.
 
-    Of data with gaps, PyMC has what is missing as a free variable and all together as a deterministic.
+    Where data have gaps, PyMC has the missing entries as a free variable and the whole as a deterministic.
     """
     observed = {rv.name for rv in model.observed_RVs}
     free = {rv.name for rv in model.free_RVs}

@@ -112,7 +112,7 @@ def plot_comparison(runs: Sequence[Run]) -> "Figure":
 
 
 def run_labels(runs: Sequence[Run]) -> list[str]:
-    """Codenames; with the name of the directory, or its path, where codenames do not distinguish the runs."""
+    """Codenames, with the directory's name or path where codenames do not distinguish the runs."""
     labels = [run.codename for run in runs]
     for more in (lambda run: run.path.name, lambda run: str(run.path)):
         labels = [

@@ -104,7 +104,7 @@ def _joints(x: Any) -> Float[np.ndarray, "N joints 2"]:
 
 
 def _draw_samples(ax: "Axes", mixture: Mixture, kin: Families, samples: int, seed: int) -> float:
-    """Thin robots; how far they reach."""
+    """Draw thin robots, and return how far they reach."""
     from matplotlib.collections import LineCollection
 
     x, rows = (np.asarray(a) for a in mixture.sample_with_components(samples, key=seed))

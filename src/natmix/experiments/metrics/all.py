@@ -93,7 +93,7 @@ def all_metrics(problem: "Problem", mixture: Mixture, key: KeyLike, samples: int
 
 
 def padded_mixture(mixture: Mixture) -> Mixture:
-    """Padded with absent components to a power of two, so that similar mixtures share compiled programs."""
+    """The mixture, padded with absent components to a power of two: similar mixtures share programs."""
     K = mixture.num_components
     extra = 2 ** (K - 1).bit_length() - K
     index = jnp.concatenate([jnp.arange(K), jnp.zeros(extra, int)])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Measured(NamedTuple):
-    """What a metric looks at.
+    """What a metric may use.
 
     Attributes:
         problem: with its reference target.

@@ -75,7 +75,7 @@ def _kernel(reference: Float[np.ndarray, "M D"], alpha: float) -> _Kernel:
 
 @functools.lru_cache(maxsize=4)
 def _remembered(name: str, sha256: str) -> _Kernel:
-    """Of the reference samples with this hash: the same for all mixtures."""
+    """The term of the reference samples with this hash, the same for all mixtures."""
     return _kernel(load(name).samples, ALPHA[name])
 
 

@@ -27,7 +27,7 @@ class Ratios(NamedTuple):
 
 
 def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: KeyLike, samples: int) -> Ratios:
-    """At samples of q; with the same key the samples of `natmix.experiments.metrics.neg_elbo`."""
+    """Ratios at samples of q; the same key gives the samples of `natmix.experiments.metrics.neg_elbo`."""
     if samples < 2:
         raise ValueError(f"An estimate with a standard error needs at least two samples, got {samples}.")
     key_x, key_target = jax.random.split(as_key(key))
@@ -35,7 +35,7 @@ def at_mixture_samples(mixture: Mixture, target: AbstractTarget, key: KeyLike, s
 
 
 def at_target_samples(mixture: Mixture, target: AbstractTarget, samples: ArrayLike) -> Ratios:
-    """At given samples of p."""
+    """Ratios at given samples of p."""
     x = np.asarray(samples)
     if x.ndim != 2 or x.shape[0] < 2 or x.shape[1] != mixture.dim:
         raise ValueError(

@@ -19,7 +19,7 @@ def available() -> bool:
 
 
 def used() -> bool:
-    """Whether to call them here: where the native kernels of the core are used, too."""
+    """Whether to call these kernels: only where the native kernels of the core are used too."""
     return current().native and available()
 
 

@@ -62,7 +62,7 @@ class Preset:
     max_iterations: int
 
     def start(self, dim: int) -> InitialRegion:
-        """Where runs start in ``dim`` dimensions."""
+        """The initial region of runs in ``dim`` dimensions."""
         return InitialRegion.build(dim, self.mean, self.mean_scale, self.variance)
 
 
@@ -176,7 +176,7 @@ def _per_dimension(cell: str) -> float | tuple[float, ...]:
 
 
 def _seconds(cell: str) -> float:
-    """Of a time written d-hh:mm:ss."""
+    """The seconds of a time written d-hh:mm:ss."""
     days, clock = cell.split("-")
     hours, minutes, seconds = map(int, clock.split(":"))
     return float(((int(days) * 24 + hours) * 60 + minutes) * 60 + seconds)

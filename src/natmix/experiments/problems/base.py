@@ -38,7 +38,7 @@ class InitialRegion(eqx.Module):
 
     @classmethod
     def build(cls, dim: int, mean: Any, mean_scale: Any, variance: Any) -> "InitialRegion":
-        """From numbers or one number per dimension."""
+        """A start from numbers, or from one number per dimension."""
         return cls(*(_per_dimension(v, dim) for v in (mean, mean_scale, variance)))
 
     def mixture(
@@ -65,7 +65,7 @@ class InitialRegion(eqx.Module):
 def _from_std(
     family: type[AbstractGaussians], mean: Float[Array, "K D"], std: Float[Array, "K D"]
 ) -> AbstractGaussians:
-    """As one program: every operation of JAX outside a program is a small program of its own."""
+    """Compiled as one program, because JAX compiles every operation outside of one by itself."""
     return family.from_std(mean, std)
 
 

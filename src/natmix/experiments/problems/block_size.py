@@ -4,5 +4,5 @@ from natmix.kernels.plan import current
 
 
 def block_size(cpu: int, accelerator: int) -> int:
-    """Points evaluated at once: as many as fit into the caches of a CPU, or fill another device."""
+    """How many points to evaluate at once: as many as fit into a CPU's caches, or fill another device."""
     return cpu if current().on_cpu else accelerator

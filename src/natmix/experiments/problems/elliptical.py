@@ -21,7 +21,7 @@ from natmix.kernels.plan import current
 from natmix.targets import JaxTarget
 
 _NATIVE_BLOCK = 1024
-"""Points at once for the native kernels: they need little room, but threads share the points."""
+"""Points evaluated at once by the native kernels: they need little memory, and threads share the points."""
 
 
 class AbstractEllipticalMixture(eqx.Module):
@@ -138,7 +138,7 @@ def draw_parameters(seed: int, components: int, dim: int, spread: float) -> tupl
 
 
 def rows_per_block(components: int, dim: int) -> int:
-    """Points whose differences to all means fit into a cache, or fill a device."""
+    """How many points to evaluate at once: their differences to all means fit a cache, or fill a device."""
     size = components * dim
     cpu = _NATIVE_BLOCK if current().native else _between(128, 2**17 // size, 512)
     return block_size(cpu=cpu, accelerator=_between(1024, 2**24 // size, 16384))

@@ -30,10 +30,10 @@ HELD_OUT = {"breast_cancer": 227, "german_credit": 600}
 _DATA = {"breast_cancer": data.breast_cancer, "german_credit": data.german_credit}
 
 _NATIVE_BLOCK = 512
-"""Points at once for the native kernels: threads share them, and blocks are padded."""
+"""Points evaluated at once by the native kernels: threads share them, and blocks are padded."""
 
 LOG_EVIDENCE = {"breast_cancer": (-77.579, 0.017), "german_credit": (-585.094, 0.003)}
-"""With standard errors, by bridge sampling from long NUTS runs: ``natmix references``."""
+"""Log evidences with standard errors, by bridge sampling from long NUTS runs (``natmix references``)."""
 
 
 class LogisticPosterior(AbstractForms):
@@ -59,7 +59,7 @@ class LogisticPosterior(AbstractForms):
 
 
 class LogisticMinibatch(eqx.Module):
-    """The same from ``size`` rows per point, the likelihood scaled up to all rows.
+    """The same log density from ``size`` rows per point, the likelihood scaled up to all rows.
 
     Attributes:
         signed: as in `LogisticPosterior`, in random order.
@@ -75,7 +75,7 @@ class LogisticMinibatch(eqx.Module):
 
 
 class _LogisticOnMinibatches(AbstractForms):
-    """On rows (start + stride j) mod R."""
+    """The log density from rows (start + stride j) mod R."""
 
     signed: Float[Array, "R D"]
     start: Int[Array, " N"]
@@ -141,7 +141,7 @@ def _problem(name: str, title: str, target: JaxTarget, reference: JaxTarget, dat
 
 
 def logistic_regression_held_out(name: str, title: str, seed: int, dtype: Any, *, data: str) -> Problem:
-    """The posterior given the first rows, to predict the labels of the last ones."""
+    """The posterior given the training rows, to predict the labels of the held-out rows."""
     features, labels = standardised_features(data)
     kept = len(labels) - HELD_OUT[data]
     target = _full(jnp.asarray(_signed(features[:kept], labels[:kept]), dtype))

@@ -49,7 +49,7 @@ def held_out_mse(
 def accuracy(
     probabilities: Prediction, features: Float[Array, "M F"], labels: Float[Array, " M"]
 ) -> SecondaryMetric:
-    """Share of held-out labels that the posterior predictive, from 2000 samples, gets right."""
+    """Share of held-out labels that the posterior predictive (2000 samples) predicts correctly."""
 
     def measure(mixture: Mixture, key: PRNGKey) -> float:
         from natmix.experiments import metrics

@@ -42,7 +42,7 @@ DIM = len(JOINTS) + 6
 FRAMES = ("left_sole_link", "right_sole_link", "gripper_left_base_link")
 """The left foot, the right foot and the left hand."""
 GOALS = ((-0.02, 0.09, 0.0), (-0.02, -0.09, 0.0), (0.1, 0.5, 1.0))
-"""Where they should be; the feet unrotated."""
+"""Where feet and hand should be; the feet are not rotated."""
 SUPPORT = 0.14
 """How far the centre of mass may be from the left foot, forwards and sideways."""
 
@@ -116,7 +116,7 @@ class Talos(eqx.Module):
 
     @classmethod
     def build(cls, robot: Robot, centre_of_mass: str, dtype: Any) -> "Talos":
-        """From the robot of the URDF file."""
+        """The target for the robot of the URDF file."""
         layout = Layout(on_free_base(robot), (*JOINTS, *reversed(BASE_JOINTS)), _ENDS)
         masses = _published_masses(robot) if centre_of_mass == "published" else _true_masses(robot)
         joints = {joint.name: joint for joint in robot.carriers.values()}
@@ -193,7 +193,7 @@ def _take_apart(x: Float[Array, "*N D"]) -> _Pose:
 
 
 def _rows(a: Array, x: Float[Array, "*N D"]) -> Array:
-    """Configurations first again, in the shape x had."""
+    """Values with configurations first again, in the shape that x had."""
     return jnp.moveaxis(a, -1, 0).reshape(*x.shape[:-1], *a.shape[:-1])
 
 
@@ -202,13 +202,13 @@ def _true_masses(robot: Robot) -> dict[str, float]:
 
 
 def _published_masses(robot: Robot) -> dict[str, float]:
-    """Once for every chain from the base to a foot or hand that the link is in."""
+    """How often a link counts: once for every chain from the base to a foot or hand that contains it."""
     times = Counter(link for end in _ENDS for link in robot.chain(end))
     return {link: n * (1.0 if link in _WRISTS else robot.links[link].mass) for link, n in times.items()}
 
 
 def _segments(robot: Robot) -> tuple[tuple[str, str], ...]:
-    """From every link that moves, and every end, to the next one towards the base."""
+    """Lines from every moving link, and every end, to the next one towards the base."""
     moving = {link for link, joint in robot.carriers.items() if joint.name in JOINTS}
     shown = {robot.root, *moving, *_ENDS, *_HEAD}
     segments: list[tuple[str, str]] = []

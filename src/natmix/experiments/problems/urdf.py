@@ -35,7 +35,7 @@ class Joint:
 
 @dataclass(frozen=True)
 class Robot:
-    """Links by name, and by the name of each link but the root the joint that carries it."""
+    """Links by name, and joints by the name of the link that they carry (every link but the root)."""
 
     root: str
     links: dict[str, Link]

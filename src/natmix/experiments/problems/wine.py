@@ -40,7 +40,7 @@ class WinePosterior(eqx.Module):
 
 
 class WineMinibatch(eqx.Module):
-    """The same from ``size`` training rows per point.
+    """The same log density from ``size`` training rows per point.
 
     Attributes:
         features: of the training rows, in random order.

@@ -60,7 +60,7 @@ class Settings:
 class _Made(NamedTuple):
     samples: Float[np.ndarray, "N D"]
     chains: Float[np.ndarray, "C T D"]
-    """For R-hat and the effective sample sizes."""
+    """The chains, split for R-hat and the effective sample sizes."""
     info: dict[str, Any]
 
 
@@ -100,7 +100,7 @@ def generate(name: str, directory: Path | None = None, settings: Settings | None
 
 
 def reference_name(problem_name: str) -> str:
-    """The problem whose samples are the reference; with minibatches, that of the full data."""
+    """The problem whose samples are the reference; for minibatches the one with the full data."""
     name = problem_name.removesuffix("_mb")
     if name not in GENERATORS:
         raise ValueError(

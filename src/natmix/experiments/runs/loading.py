@@ -75,44 +75,46 @@ class SeedRun:
 class StoredSeedRun(SeedRun):
     """The same, each part read from its file when it is first asked for."""
 
+    _files: SeedFiles
+
     def __init__(self, files: SeedFiles, seed: int) -> None:
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_files", files)
 
     def with_final(self, final: dict[str, Any]) -> SeedRun:
-        other = StoredSeedRun(self._files, self.seed)  # type: ignore[attr-defined]
+        other = StoredSeedRun(self._files, self.seed)
         other.__dict__["final"] = final
         return other
 
     def __repr__(self) -> str:
-        return f"StoredSeedRun({str(self._files.folder)!r})"  # type: ignore[attr-defined]
+        return f"StoredSeedRun({str(self._files.folder)!r})"
 
     @functools.cached_property
-    def metrics(self) -> dict[str, np.ndarray]:  # type: ignore[override]
-        return read_metrics(self._files.metrics)  # type: ignore[attr-defined]
+    def metrics(self) -> dict[str, np.ndarray]:
+        return read_metrics(self._files.metrics)
 
     @functools.cached_property
-    def trace(self) -> dict[str, np.ndarray]:  # type: ignore[override]
-        return read_arrays(self._files.trace)  # type: ignore[attr-defined]
+    def trace(self) -> dict[str, np.ndarray]:
+        return read_arrays(self._files.trace)
 
     @functools.cached_property
-    def weights(self) -> WeightHistory:  # type: ignore[override]
-        return read_weights(self._files.weights)  # type: ignore[attr-defined]
+    def weights(self) -> WeightHistory:
+        return read_weights(self._files.weights)
 
     @functools.cached_property
-    def mixture(self) -> Mixture:  # type: ignore[override]
-        path = self._files.mixture  # type: ignore[attr-defined]
+    def mixture(self) -> Mixture:
+        path = self._files.mixture
         if not path.is_file():
             raise FileNotFoundError(f"Seed {self.seed} has no final mixture: it has not finished ({path}).")
         return Mixture.load(path)
 
     @functools.cached_property
-    def final(self) -> dict[str, Any] | None:  # type: ignore[override]
-        return read_final(self._files.final)  # type: ignore[attr-defined]
+    def final(self) -> dict[str, Any] | None:
+        return read_final(self._files.final)
 
     @functools.cached_property
-    def failure(self) -> dict[str, Any] | None:  # type: ignore[override]
-        return _json_or_none(self._files.failed)  # type: ignore[attr-defined]
+    def failure(self) -> dict[str, Any] | None:
+        return _json_or_none(self._files.failed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,7 +53,7 @@ def accuracy_markdown(collection: Collection, commands: Sequence[str]) -> str:
 
 
 def seen_accuracy(run: Run) -> Statistic | None:
-    """In percent, on the rows the posterior was given, over the seeds whose mixture is there."""
+    """Accuracies in percent on the training rows, over the seeds whose mixture is stored."""
     features, labels = standardised_features(run.problem.removesuffix("_mb"))
     values = []
     for n, seed in run.finished.items():

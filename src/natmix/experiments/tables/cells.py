@@ -120,7 +120,7 @@ def _of(times: Mapping[str, float], problem: str) -> float | None:
 
 
 def available(codename: str, problem: str) -> bool:
-    """Whether the paper has a number there: ZAMTRUX has none on stm300."""
+    """Whether the paper prints a number for the cell: ZAMTRUX has none on stm300."""
     return problem in presets.problems(codename)
 
 
@@ -139,7 +139,7 @@ def parse_problems(text: str) -> tuple[str, ...]:
 
 
 def parse_times(texts: Sequence[str]) -> dict[str, float]:
-    """Time limits from "10m", or "stm300=20m,wine=5m", or both; that of all others is under ""."""
+    """Time limits from "10m", or "stm300=20m,wine=5m", or both; the limit of all others has the name ""."""
     times: dict[str, float] = {}
     for word in (w for text in texts for w in _words(text, "time")):
         problem, equals, time = word.rpartition("=")

@@ -62,7 +62,7 @@ def plot_curves(collection: Collection, candidates: Sequence[str]) -> "Figure":
 
 
 def _usable(collection: Collection, codename: str, problem: str) -> Run | None:
-    """Its finished seeds, if the learning curves of all of them are known."""
+    """The finished seeds of a run, if the learning curves of all of them are known."""
     run = collection.runs.get((codename, problem))
     if run is None or not run.finished:
         return None
@@ -103,7 +103,7 @@ def _panel(
 
 
 def _limit(ax: "Axes", curves: Sequence[Curve], paper: PaperNumber, linear: float) -> None:
-    """The linear part in full and the best curve; of the start no more than three decades, and its time."""
+    """Limits that show the linear part and the best curve in full, and at most three decades of the start."""
     lowest = min(float(np.nanmin(curve.low)) for curve in curves) - paper.mean
     highest = max(float(np.nanmax(curve.high[np.isfinite(curve.high)], initial=0)) for curve in curves)
     top = min(1.5 * max(highest - paper.mean, linear), 1e3 * linear)

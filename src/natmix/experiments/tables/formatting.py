@@ -11,19 +11,19 @@ NONE = "–"
 
 
 def value(number: float, metric: str = "neg_elbo") -> str:
-    """As the paper prints it: two decimals, the MMD with two significant digits."""
+    """A mean as the paper prints it: two decimals, the MMD with two significant digits."""
     if not math.isfinite(number):
         return f"{number}"
     return f"{number:.1e}" if metric == "mmd" else f"{rounded(number):.2f}"
 
 
 def error(number: float, metric: str = "neg_elbo") -> str:
-    """An interval; that of the MMD with one significant digit."""
+    """An interval as the paper prints it: two decimals, the MMD with one significant digit."""
     return f"{number:.0e}" if metric == "mmd" and math.isfinite(number) else value(number, metric)
 
 
 def ours(statistic: Statistic, metric: str = "neg_elbo") -> str:
-    """Mean ± three standard errors, of which a single seed has none."""
+    """Mean ± three standard errors; the mean alone for a single seed."""
     mean = value(statistic.mean, metric)
     return mean if statistic.number < 2 else f"{mean} ± {error(statistic.three_se, metric)}"
 
@@ -61,7 +61,7 @@ def first_to_paper(summary: Summary) -> str:
 
 
 def seeds(numbers: Iterable[int]) -> str:
-    """As on the command line: 0:10, or 0,3,5."""
+    """Seeds as on the command line: 0:10, or 0,3,5."""
     parts: list[list[int]] = []
     for n in sorted(numbers):
         if parts and parts[-1][1] == n:

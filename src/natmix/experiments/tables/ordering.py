@@ -31,7 +31,7 @@ class Ordering:
 
 
 def ordering(summaries: Mapping[str, Summary], leader: str = "SAMTRON") -> Ordering:
-    """Of the algorithms on one problem, by codename."""
+    """The ordering of the algorithms on one problem, by codename."""
     first: dict[str, str] = {}
     if leader in summaries:
         first = {

@@ -14,7 +14,7 @@ MAIN = ("SAMTRON", "SAMYRON", "SEPYFUX", "ZAMTRUX")
 """The candidates of the paper's main table."""
 
 ALL = ("SAMTRUX", "SAMTROX", "SAMTRON", "SAMYRUX", "SAMYROX", "SAMYRON", "SEPYFUX", "SEPYRUX", "ZAMTRUX")
-"""Those of the full table, in its order."""
+"""The candidates of the full table, in its order."""
 
 MAIN_TABLE, FULL_TABLE, ACCURACY_TABLE = "exp3", "exp3_full", "exp3_accuracy"
 

@@ -50,7 +50,7 @@ class SavedSeed(SeedRun):
     numbers: dict[str, Any]
 
     @property
-    def mixture(self) -> Mixture:  # type: ignore[override]
+    def mixture(self) -> Mixture:
         raise FileNotFoundError(f"Seed {self.seed} has no mixture here: {self.path} has its numbers alone.")
 
     def with_final(self, final: dict[str, Any]) -> SeedRun:

@@ -28,7 +28,7 @@ class Statistic:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Statistic":
-        """Of at least one value."""
+        """The interval of at least one value."""
         known = np.asarray(values, float)
         n = len(known)
         with np.errstate(invalid="ignore"):  # of an infinite -ELBO
@@ -131,13 +131,13 @@ def summarise(run: Run) -> Summary | None:
 
 
 def metric_of(finals: Sequence[dict[str, Any]], name: str) -> Statistic | None:
-    """Of a metric, over the seeds that have it; None if none has."""
+    """The interval of a metric over the seeds that have it; None if none has."""
     known = [final[name] for final in finals if final.get(name) is not None]
     return Statistic.of(known) if known else None
 
 
 def time_to(seed: SeedRun, level: float, *, compilation: bool = False) -> float:
-    """Seconds until the -ELBO was evaluated this low at two decimals; infinite if it never was.
+    """Seconds until an evaluated -ELBO was at most this at two decimals; infinite if none was.
 
     For a seed of a saved table: what the table says, for the paper's level only.
     """

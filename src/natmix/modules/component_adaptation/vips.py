@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix.array_types import Count, Flag, PRNGKey, Scalar
+from natmix.array_types import Count, CountLike, Flag, PRNGKey, RealLike, Scalar
 from natmix.kernels.batching import batch_any
 from natmix.kernels.gaussian_batch import LOG_2PI
 from natmix.kernels.linalg import einsum
@@ -66,9 +66,9 @@ class Vips(AbstractComponentAdaptation):
     Gaussian with w = 2 floor(del_iters/3) entries and standard deviation del_iters/8.
     """
 
-    add_iters: Array = count(30, "iterations between additions", low=1)
+    add_iters: CountLike = count(30, "iterations between additions", low=1)
     del_iters: int = integer(100, "iterations without use after which a component may go", low=3)
-    max_components: Array = count(1000, "no additions beyond this number", low=1)
+    max_components: CountLike = count(1000, "no additions beyond this number", low=1)
     database_candidates: int = integer(100_000, "stored samples tried as new means", low=0)
     prior_candidates: int = integer(0, "fresh prior samples tried as new means (evaluated, counted)", low=0)
     database_size: int = integer(
@@ -79,9 +79,9 @@ class Vips(AbstractComponentAdaptation):
         "how far (nats) below the best known density a candidate counts as unexplored, in turn",
         low=0,
     )
-    min_weight: Array = real(1e-6, "weight below which a component counts as unused", low=0, high=1)
-    min_improvement: Array = real(0.4, "relative rise of the reward that saves an unused component", low=0)
-    initial_weight: Array = real(1e-29, "weight of a new component", low=0, high=1, strict=True)
+    min_weight: RealLike = real(1e-6, "weight below which a component counts as unused", low=0, high=1)
+    min_improvement: RealLike = real(0.4, "relative rise of the reward that saves an unused component", low=0)
+    initial_weight: RealLike = real(1e-29, "weight of a new component", low=0, high=1, strict=True)
 
     adds_components: ClassVar[bool] = True
     letter: ClassVar[str] = "A"

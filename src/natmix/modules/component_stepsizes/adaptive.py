@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from natmix.array_types import RealLike
 from natmix.mixture import Mixture
 from natmix.modules.component_stepsizes.base import AbstractComponentStepsize, Rewards
 from natmix.modules.hyperparameters import real
@@ -26,11 +27,11 @@ class AdaptiveComponentStepsize(AbstractComponentStepsize):
     The initial value is kept until two rewards are recorded and may lie outside [min, max].
     """
 
-    stepsize: Array = real(0.1, "initial stepsize, or KL bound with T", low=0)
-    min_stepsize: Array = real(1e-3, "smallest adapted stepsize", low=0)
-    max_stepsize: Array = real(1.0, "largest adapted stepsize", low=0)
-    increase: Array = real(1.15, "factor after an improvement", low=1)
-    decrease: Array = real(0.85, "factor otherwise, ties included", low=0, high=1)
+    stepsize: RealLike = real(0.1, "initial stepsize, or KL bound with T", low=0)
+    min_stepsize: RealLike = real(1e-3, "smallest adapted stepsize", low=0)
+    max_stepsize: RealLike = real(1.0, "largest adapted stepsize", low=0)
+    increase: RealLike = real(1.15, "factor after an improvement", low=1)
+    decrease: RealLike = real(0.85, "factor otherwise, ties included", low=0, high=1)
 
     letter: ClassVar[str] = "R"
     title: ClassVar[str] = "Adaptive"
@@ -40,7 +41,7 @@ class AdaptiveComponentStepsize(AbstractComponentStepsize):
 
     def init(self, mixture: Mixture) -> PerComponent[StepsizeState]:
         dtype = mixture.dtype
-        fresh = StepsizeState(self.stepsize.astype(dtype), jnp.zeros((), dtype))
+        fresh = StepsizeState(jnp.asarray(self.stepsize, dtype), jnp.zeros((), dtype))
         return PerComponent.full(mixture.num_components, fresh)
 
     def update(

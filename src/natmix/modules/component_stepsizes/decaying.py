@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from jaxtyping import Array, Float, Int
 
+from natmix.array_types import RealLike
 from natmix.mixture import Mixture
 from natmix.modules.component_stepsizes.base import AbstractComponentStepsize, Rewards
 from natmix.modules.hyperparameters import real
@@ -12,8 +13,8 @@ from natmix.modules.hyperparameters import real
 class DecayingComponentStepsize(AbstractComponentStepsize):
     """b = stepsize / (1 + n^exponent), n the updates the component received so far."""
 
-    stepsize: Array = real(0.1, "initial stepsize, or KL bound with T", low=0)
-    exponent: Array = real(0.55, "annealing exponent", low=0)
+    stepsize: RealLike = real(0.1, "initial stepsize, or KL bound with T", low=0)
+    exponent: RealLike = real(0.55, "annealing exponent", low=0)
 
     letter: ClassVar[str] = "D"
     title: ClassVar[str] = "Decaying"

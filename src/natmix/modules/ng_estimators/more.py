@@ -5,7 +5,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from natmix.array_types import Scalar
+from natmix.array_types import RealLike, Scalar
 from natmix.gaussians import AbstractGaussians
 from natmix.kernels.more_regressions import regressions
 from natmix.mixture import Mixture
@@ -25,8 +25,8 @@ class More(AbstractNgEstimator):
 
     self_normalised: bool = flag(True, "importance weights sum to one per component")
     own_samples_only: bool = flag(False, "a component learns from its own new samples alone")
-    ridge: Array = real(1e-12, "initial and smallest ridge coefficient", low=0, strict=True)
-    max_ridge: Array = real(1e-6, "largest ridge coefficient", low=0, strict=True)
+    ridge: RealLike = real(1e-12, "initial and smallest ridge coefficient", low=0, strict=True)
+    max_ridge: RealLike = real(1e-6, "largest ridge coefficient", low=0, strict=True)
 
     letter: ClassVar[str] = "Z"
     title: ClassVar[str] = "MORE"
@@ -42,7 +42,7 @@ class More(AbstractNgEstimator):
         return 2 * (family.num_features(dim) + 1)
 
     def init(self, mixture: Mixture) -> PerComponent[Float[Array, " K"]]:
-        return PerComponent.full(mixture.num_components, self.ridge.astype(mixture.dtype))
+        return PerComponent.full(mixture.num_components, jnp.asarray(self.ridge, mixture.dtype))
 
     def estimate(
         self,

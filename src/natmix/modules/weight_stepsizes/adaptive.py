@@ -4,9 +4,8 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array
 
-from natmix.array_types import Count, Scalar
+from natmix.array_types import Count, RealLike, Scalar
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import real
 from natmix.modules.improvement import adapted, check_limits
@@ -26,11 +25,11 @@ class AdaptiveWeightStepsize(AbstractWeightStepsize):
     The initial value is kept until two objectives are known and may lie outside [min, max].
     """
 
-    stepsize: Array = real(1.0, "initial stepsize, or KL bound with O", low=0)
-    min_stepsize: Array = real(1e-5, "smallest adapted stepsize", low=0)
-    max_stepsize: Array = real(4.0, "largest adapted stepsize; 1 with U in a codename", low=0)
-    increase: Array = real(1.15, "factor after an improvement", low=1)
-    decrease: Array = real(0.85, "factor otherwise, ties included", low=0, high=1)
+    stepsize: RealLike = real(1.0, "initial stepsize, or KL bound with O", low=0)
+    min_stepsize: RealLike = real(1e-5, "smallest adapted stepsize", low=0)
+    max_stepsize: RealLike = real(4.0, "largest adapted stepsize; 1 with U in a codename", low=0)
+    increase: RealLike = real(1.15, "factor after an improvement", low=1)
+    decrease: RealLike = real(0.85, "factor otherwise, ties included", low=0, high=1)
 
     letter: ClassVar[str] = "N"
     title: ClassVar[str] = "Adaptive"
@@ -39,7 +38,7 @@ class AdaptiveWeightStepsize(AbstractWeightStepsize):
         check_limits(self)
 
     def init(self, mixture: Mixture) -> AdaptiveState:
-        return AdaptiveState(self.stepsize.astype(mixture.dtype), jnp.zeros((), mixture.dtype))
+        return AdaptiveState(jnp.asarray(self.stepsize, mixture.dtype), jnp.zeros((), mixture.dtype))
 
     def update(self, state: AdaptiveState, objective: Scalar, updates: Count) -> tuple[AdaptiveState, Scalar]:
         new = adapted(self, state.stepsize, objective > state.previous)

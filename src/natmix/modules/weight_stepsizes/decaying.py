@@ -2,9 +2,7 @@
 
 from typing import ClassVar
 
-from jaxtyping import Array
-
-from natmix.array_types import Count, Scalar
+from natmix.array_types import Count, RealLike, Scalar
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import real
 from natmix.modules.weight_stepsizes.base import AbstractWeightStepsize
@@ -13,8 +11,8 @@ from natmix.modules.weight_stepsizes.base import AbstractWeightStepsize
 class DecayingWeightStepsize(AbstractWeightStepsize):
     """b = stepsize / (1 + n^exponent), n the number of weight updates so far."""
 
-    stepsize: Array = real(1.0, "initial stepsize, or KL bound with O", low=0)
-    exponent: Array = real(0.55, "annealing exponent", low=0)
+    stepsize: RealLike = real(1.0, "initial stepsize, or KL bound with O", low=0)
+    exponent: RealLike = real(0.55, "annealing exponent", low=0)
 
     letter: ClassVar[str] = "G"
     title: ClassVar[str] = "Decaying"

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from jaxtyping import Array
+import jax.numpy as jnp
 
-from natmix.array_types import Count, Scalar
+from natmix.array_types import Count, RealLike, Scalar
 from natmix.mixture import Mixture
 from natmix.modules.hyperparameters import real
 from natmix.modules.weight_stepsizes.base import AbstractWeightStepsize
@@ -13,7 +13,7 @@ from natmix.modules.weight_stepsizes.base import AbstractWeightStepsize
 class FixedWeightStepsize(AbstractWeightStepsize):
     """b = stepsize; 1 with U is the greedy step of VIPS, 0 keeps the weights."""
 
-    stepsize: Array = real(1.0, "stepsize, or KL bound with O", low=0)
+    stepsize: RealLike = real(1.0, "stepsize, or KL bound with O", low=0)
 
     letter: ClassVar[str] = "X"
     title: ClassVar[str] = "Fixed"
@@ -22,4 +22,4 @@ class FixedWeightStepsize(AbstractWeightStepsize):
         return None
 
     def update(self, state: None, objective: Scalar, updates: Count) -> tuple[None, Scalar]:
-        return None, self.stepsize.astype(objective.dtype)
+        return None, jnp.asarray(self.stepsize, objective.dtype)

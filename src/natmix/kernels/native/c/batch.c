@@ -54,7 +54,7 @@ failure *for_each_in_batch(const call *c, single_call *one, const call_arrays *a
   if (!elements) return NULL;
   b.errors = calloc(elements, sizeof *b.errors);
   if (!b.errors) return out_of_memory(c);
-  /* As many elements as threads, or more, keep them busy by themselves. */
+  /* A batch of at least as many elements as threads keeps all threads busy. */
   if (elements >= threads_of(c)) b.each.most_threads = 1;
   failure *first = parallel(c, elements, do_element, &b);
   for (int64_t i = 0; i < elements; i++) {

@@ -94,7 +94,7 @@ static inline uint32_t T(matters)(T(vec) log_density, REAL background, const REA
                                   REAL *weight) {
   T(vec) log_w = log_density - background - T(load)(top);
   T(vec) squared = (REAL)-2 * (log_density + T(load)(offset)), fourth = squared * squared;
-  /* Both are so small that the exponential need not be known. */
+  /* Both terms are so small that their exponentials are not needed. */
   T(ivec) small = (T(ivec))(log_w <= 2 * LOG_NEGLIGIBLE) & (T(ivec))(fourth <= (REAL)0.5 / NEGLIGIBLE_SHARE);
   if (!T(any)(~(small | (T(ivec))(log_w < EXP_LOW)))) return 0;
   T(vec) w = T(vexp)(log_w);
@@ -179,7 +179,7 @@ static int T(regressions_component)(const void *data, int64_t k) {
 }
 
 static failure *T(more_regressions)(const call *c, const more_regressions_arrays *a) {
-  enum { TASKS = 32, BLOCK_NUMBERS = 1 << 17 }; /* at least, if there are as many components; of sums, in a cache */
+  enum { TASKS = 32, BLOCK_NUMBERS = 1 << 17 }; /* at least, with enough components; one task's sums */
   T(regression) p = {.samples = T(weighting_of)(a->log_components, a->count, a->coefficients), .W = a->W->data,
                      .offset = a->offset->data, .present = a->present->data, .reward = a->reward->data,
                      .zero = a->zero->data, .size = a->size->data, .total = a->total->data,

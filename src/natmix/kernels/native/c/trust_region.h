@@ -11,11 +11,11 @@
 #define HALVINGS 20
 #define AROUND 6.0
 #define APART 0.02
-/* Of the first guess: where it is sought, in log eta around that of short steps; and for a slope. */
+/* The first guess: halvings, half the range of log eta (around short steps), and the distance for its slope. */
 
 #define LEAST_SIZE 1e-30
 #define MOST_SIZE 1e30
-/* Of what A is divided by: its inverse is a number of any type, and A's square too. */
+/* Limits on the size that A is divided by, so that its inverse and A's square are finite in both types. */
 
 /* Steps of K Gaussians with factors L and W = L^-1 along whitened curvatures A and gradients a. */
 typedef struct {
