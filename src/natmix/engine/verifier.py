@@ -12,6 +12,7 @@ from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
+from natmix.engine.accuracy import ACCURATE
 from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import evaluations_given
 from natmix.engine.recorder import Recorder
@@ -26,8 +27,8 @@ from natmix.targets import AbstractTarget, JaxTarget
 COST_SHARE = 0.25
 """The share of all evaluations of a fit that its verification may take."""
 MIN_EVALUATIONS = 5000
-"""But it may take so many, and again as many after each repair: the shorter a fit, the less it has seen of
-other modes. Samples of mixtures that were repaired then do not count."""
+"""But if no limit has ended the fit it may take so many, and again as many after each repair: the shorter a
+fit, the less it has seen of other modes. Samples of mixtures that were repaired then do not count."""
 RESERVED_SHARE = 0.1
 """The share of ``max_evaluations`` that is reserved for it."""
 MAX_REPAIRS = 12
@@ -144,7 +145,8 @@ class Verifier:
 
     def budget(self, run: SingleRun, other_evaluations: int) -> int:
         """Evaluations that the next search may take, given all others of the fit so far."""
-        least = MIN_EVALUATIONS * (1 + len(self._repairs)) + self._spent
+        by_itself = run.stopped in (ACCURATE, "converged", MIDWAY)
+        least = MIN_EVALUATIONS * (1 + len(self._repairs)) + self._spent if by_itself else 0
         if self._max_evaluations is not None:
             least = min(least, int(COST_SHARE * self._max_evaluations))
         share = max(int(COST_SHARE / (1 - COST_SHARE) * other_evaluations), least) - self._evaluations
