@@ -150,14 +150,19 @@ def test_the_settings_repeat_a_fit_that_took_more_samples():
         "sample_selector": {"desired_samples": 8, "reuse_ratio": 2.0},
         "component_adaptation": {"max_components": 2, "prior_candidates": 10, "database_size": 1000},
     }
-    more = [{"sample_selector": {"desired_samples": 30}}, {"sample_selector": {"reuse_ratio": 0.0}}]
+    more: list[dict[str, dict[str, Any]]] = [
+        {"sample_selector": {"desired_samples": 30}},
+        {"sample_selector": {"reuse_ratio": 0.0}},
+    ]
     target = PLAIN.log_prob
     first = natmix.fit(target, 3, max_iterations=700, more_samples=more, progress=False, **options, **modules)
     spent = first.trajectory["evaluations"]
     assert spent[-1] >= 30 > 16 >= spent[200]
     assert first.settings["more_samples"] == more
     s = first.settings
-    recorded = {m: {k: v for k, v in s["algorithm"][m].items() if k != "option"} for m in natmix.MODULES}
+    recorded: dict[str, Any] = {
+        m: {k: v for k, v in s["algorithm"][m].items() if k != "option"} for m in natmix.MODULES
+    }
     again = natmix.fit(
         target,
         3,
