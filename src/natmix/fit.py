@@ -1,6 +1,7 @@
 """`fit`: from a log density to a mixture."""
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,13 @@ from natmix.engine.snapshot import FitSnapshot
 from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.checked_gradient import checked_gradient
-from natmix.initialization.default_algorithm import logger, resolve_algorithm
+from natmix.initialization.default_algorithm import (
+    MoreSamples,
+    increased_samples,
+    logger,
+    resolve_algorithm,
+    with_hyperparameters,
+)
 from natmix.initialization.draws_mixture import InitialDraws
 from natmix.initialization.region import Region
 from natmix.interrupts import sigterm_as_ctrl_c
@@ -64,10 +71,12 @@ def fit(
     max_evaluations: int | None = None,
     max_seconds: float | None = None,
     tolerance: float = 1e-3,
+    accuracy: float | None = None,
     elbo_samples: int | None = None,
     progress: bool | None = None,
     callback: Callable[[FitSnapshot], Any] | None = None,
     verify: bool = True,
+    more_samples: MoreSamples = True,
     **overrides: Any,
 ) -> Result:
     """Approximate an unnormalised log density by a Gaussian mixture.
@@ -126,6 +135,12 @@ def fit(
         max_seconds: limit of time, compilation included (but not that of a Stan program); the iteration that
             passes it is finished.
         tolerance: nats by which the ELBO must rise to count as improving.
+        accuracy: the fit ends when KL(q || p) is at most this, in nats, by fresh samples whose importance
+            weights also show no error of means and standard deviations, and when the searches of ``verify``
+            find nothing. It then starts with few samples, which are reused (see ``more_samples``), and takes
+            a small part of the evaluations; 0.02 is a good value. Where it is not reached, all of
+            ``max_evaluations`` is spent; without that limit the fit ends as with None: when the ELBO has
+            ceased to rise and new components help no more.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
         progress: show a live line; only on a terminal if left out.
         callback: called after every chunk of iterations (about four times a second) with a `FitSnapshot`:
@@ -134,10 +149,17 @@ def fit(
             ignored. If it raises, the fit ends at once without a result and the error reaches the caller; a
             mixture that an earlier snapshot was asked for stays valid. Where chunks end depends on the clock
             (docs/determinism.md), so a callback that must repeat exactly decides by ``iteration``.
-        verify: search outside of the mixture's samples when the ELBO has settled (or half of a limit is
-            spent): for other modes, among the points evaluated before, and by Markov chains. What is found
-            becomes components, and the fit goes on, until nothing new is found. All of it takes at most a
-            quarter of the fit's evaluations. ``result.verification`` has what was found and repaired.
+        verify: search outside of the mixture's samples when the fit is accurate or its ELBO has settled, and
+            once before: for other modes, among the points evaluated before, and by Markov chains. What is
+            found becomes components, and the fit goes on, until nothing new is found. All of it takes at
+            most a quarter of the fit's evaluations; where that is less and ``max_evaluations`` has room,
+            some 5,000, and again as many after each repair. ``result.verification`` has what was found and
+            repaired.
+        more_samples: with ``accuracy``: start with few samples, which are reused, and take more in two steps,
+            up to the number that suits the dimension without reuse, when the ELBO stops rising before the
+            accuracy is reached. False: the first number to the end. Or a list of hyperparameters by module, one step
+            each: ``[{"sample_selector": {"desired_samples": 500}}]``. A fit whose ``sample_selector`` says
+            how many samples keeps that number, unless there is such a list.
         **overrides: hyperparameters by module, for example ``sample_selector={"desired_samples": 500}``.
 
     Returns:
@@ -155,9 +177,10 @@ def fit(
     check_not_traced((target, data, model_args, model_kwargs, position))
     max_iterations = as_int(max_iterations, "max_iterations")
     limits = Limits(max_seconds, max_evaluations, max_iterations, until_converged=True)
-    options = FitOptions(
-        limits, tolerance, FinalElbo(elbo_samples, limits.max_evaluations), progress, callback, verify
-    )
+    final = FinalElbo(elbo_samples, limits.max_evaluations)
+    options = FitOptions(limits, tolerance, final, progress, callback, verify, accuracy)
+    if accuracy is None and more_samples is not True:
+        raise ValueError("more_samples goes with accuracy; give accuracy=0.02, for example.")
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)
     region = Region(init_mean, init_scale, init_covariance, box)
@@ -179,12 +202,19 @@ def fit(
     found = as_target(target, dim, arguments.dtype, probe=np.asarray(initial.mixture.mean()))
 
     # The algorithm.
-    chosen, known, notes = resolve_algorithm(algorithm, found, arguments.dtype, arguments.family, overrides)
+    efficient = accuracy is not None
+    chosen, known, notes = resolve_algorithm(
+        algorithm, found, arguments.dtype, arguments.family, overrides, few_samples=efficient
+    )
     if model is not None and model.remark:
         notes.append(model.remark)
         logger.warning(model.remark)
+    own = not efficient or isinstance(algorithm, GMMVI)
+    given = False if own and more_samples is True else more_samples
+    increases = increased_samples(chosen, known, arguments.family, overrides, given)
     if devices is not None:
         chosen = chosen.on(devices)
+    later = list(itertools.accumulate(increases, with_hyperparameters, initial=chosen))[1:]
 
     probes = found.probes
     if chosen.ng_estimator.needs_gradient:
@@ -201,7 +231,9 @@ def fit(
         capacity = initial_capacity(chosen, initial.mixture.num_components, initial.mixture.dim)
         state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
         evaluations = probes + initial.evaluations
-        one = SingleFit(chosen, known, state, initial.mixture.num_components, options, evaluations, clock)
+        one = SingleFit(
+            chosen, known, state, initial.mixture.num_components, options, evaluations, clock, later
+        )
         begin = BeforeIterations(probes, initial.evaluations, clock.read(), jax.device_get(state.prior))
         outcome = one.run(key_elbo)
 
@@ -218,6 +250,7 @@ def fit(
         "dtype": str(jnp.dtype(arguments.dtype)),
         "devices": 1 if chosen.mesh is None else chosen.mesh.size,
         **options.settings(),
+        "more_samples": increases,
     }
     notes += [initial.note] if initial.note else []
     result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())

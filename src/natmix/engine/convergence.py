@@ -57,6 +57,11 @@ class Convergence:
         if self._rises():
             self._last_rise = self._iterations
 
+    @property
+    def flat(self) -> bool:
+        """Whether no rise has been significant for half a window."""
+        return self._iterations - self._last_rise >= self.window // 2
+
     def reached(self, ids: np.ndarray, weights: np.ndarray) -> bool:
         """Whether the run has converged.
 
@@ -64,7 +69,7 @@ class Convergence:
             ids: numbers of the present components, in order of birth.
             weights: their weights.
         """
-        if self._settled < 0 or self._iterations - self._last_rise < self.window // 2:
+        if self._settled < 0 or not self.flat:
             return False
         return not bool(np.any(weights[ids >= self._births[0][1]] > PROMISING_WEIGHT))
 
@@ -111,6 +116,11 @@ class BestMixture:
         if np.isfinite(bound) and bound >= self.bound:
             self.bound, self.mixture = bound, mixture()
 
+    def forget(self) -> None:
+        """Let any later mixture be better."""
+        self.bound = -np.inf
+        self._recent.clear()
+
     def now(self) -> tuple[float, float]:
         """The mean objective of the last few iterations, and its standard error."""
         values, errors = np.array(self._recent, dtype=float).reshape(-1, 2).T
@@ -131,9 +141,22 @@ class BestMixture:
 
 
 class StoppingRule(Recorder):
-    """Ends a run as "converged", judged every `CHECK_EVERY` iterations (see `Convergence`)."""
+    """Ends a run as "converged", judged every `CHECK_EVERY` iterations (see `Convergence`).
 
-    def __init__(self, algorithm: GMMVI, components: int, tolerance: float = TOLERANCE) -> None:
+    Attributes:
+        when_flat: a reason to end it as soon as the objective has ceased to rise; None for no such end.
+        patient: whether it ends a run as converged.
+    """
+
+    def __init__(
+        self,
+        algorithm: GMMVI,
+        components: int,
+        tolerance: float = TOLERANCE,
+        when_flat: str | None = None,
+        patient: bool = True,
+    ) -> None:
+        self.when_flat, self.patient = when_flat, patient
         self._temperature = float(algorithm.temperature)
         self._convergence = Convergence(tolerance, window(algorithm), components)
         self._components = components
@@ -166,7 +189,9 @@ class StoppingRule(Recorder):
         log_weights = np.asarray(run.state.mixture.log_weights)
         exists = log_weights > -np.inf
         ids, weights = np.asarray(run.state.ids)[exists], np.exp(log_weights[exists])
-        return "converged" if self._convergence.reached(ids, weights) else None
+        if self.when_flat is not None:
+            return self.when_flat if self._convergence.flat else None
+        return "converged" if self.patient and self._convergence.reached(ids, weights) else None
 
 
 class BestRecorder(Recorder):
@@ -183,6 +208,11 @@ class BestRecorder(Recorder):
         self._new.append(chunk.infos)
         if run.iterations % CHECK_EVERY == 0:
             self._judge(run)
+
+    def restart(self) -> None:
+        """Forget how good earlier mixtures were: estimates with other numbers of samples do not compare."""
+        self._new = []
+        self._best.forget()
 
     def choose(self, run: SingleRun) -> tuple[Mixture, str | None]:
         """The last mixture; or the best one, with a note, if the last is clearly worse (or was lost)."""

@@ -61,8 +61,10 @@ class FitLoop:
         except KeyboardInterrupt as error:
             self._break_off(error)
 
-    def resume(self, run: SingleRun) -> None:
-        """Go on with a run that has ended, and whose state may have been changed since."""
+    def resume(self, run: SingleRun, runner: AbstractRunner | None = None) -> None:
+        """Go on with a run that has ended, and whose state and runner may have been changed since."""
+        if runner is not None:
+            self._runner = runner
         run.stopped, self.active = None, [run]
         try:
             self._go_on(lambda states: True)

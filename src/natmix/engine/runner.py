@@ -72,6 +72,7 @@ class AbstractRunner(abc.ABC):
     Attributes:
         algorithm: the algorithm.
         compile_seconds: spent tracing and compiling so far.
+        most_components: that a state may get.
         shrink_every: iterations.
     """
 
@@ -79,6 +80,7 @@ class AbstractRunner(abc.ABC):
         self.algorithm = algorithm
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
+        self.most_components = most_components
         self._dim = dim
         self._most_capacity = round_up_slots(most_components, algorithm.mesh)
         self._fewest_capacity = round_up_slots(fewest_slots(dim), algorithm.mesh)

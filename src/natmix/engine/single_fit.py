@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,9 @@ from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.diagnosis import ENDED_EARLY
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
+from natmix.diagnostics.evidence import gather_evidence
 from natmix.diagnostics.verification import Verification
+from natmix.engine.accuracy import ACCURATE, MIN_SAMPLES, AccuracyRule, is_accurate
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY, BestRecorder, StoppingRule, objective
@@ -23,10 +25,18 @@ from natmix.engine.fit_loop import FitLoop, evaluations_given
 from natmix.engine.limits import Limits, is_number
 from natmix.engine.progress_line import ProgressLine
 from natmix.engine.recorder import Recorder
+from natmix.engine.sample_levels import FLAT, with_more_samples
 from natmix.engine.single_run import SingleRun
 from natmix.engine.snapshot import CallbackRecorder, FitSnapshot
 from natmix.engine.trajectory import TrajectoryRecorder
-from natmix.engine.verifier import MIDWAY, MIDWAY_SAMPLES, Addition, MidwayCheck, Verifier
+from natmix.engine.verifier import (
+    MIDWAY,
+    MIDWAY_SAMPLES,
+    MIN_EVALUATIONS,
+    Addition,
+    MidwayCheck,
+    Verifier,
+)
 from natmix.gmmvi import GMMVI
 from natmix.interrupts import Interrupt
 from natmix.mixture import Mixture
@@ -34,7 +44,7 @@ from natmix.mixture.negligible import without_negligible
 from natmix.modules.state import State
 from natmix.targets import AbstractTarget, JaxTarget, TargetError
 
-_REPAIRABLE = ("converged", MIDWAY)
+_REPAIRABLE = ("converged", ACCURATE, MIDWAY)
 """Why a run may have ended that can go on with what a verification finds."""
 _UNVERIFIED = {"failed": "the target failed in the fit", "interrupted": "the fit was interrupted"}
 _ADVICE = "Start where the density is positive (init_mean, init_scale or box)"
@@ -51,6 +61,7 @@ class FitOptions:
         progress: whether to show a live line; only on a terminal if None.
         callback: called after every chunk of iterations; ends the fit by returning True.
         verify: whether to search outside of the mixture's samples, and to go on with what is found.
+        accuracy: KL(q || p), in nats, at which it ends; None if only the stopping rule and limits end it.
     """
 
     limits: Limits
@@ -59,12 +70,15 @@ class FitOptions:
     progress: bool | None = None
     callback: Callable[[FitSnapshot], Any] | None = None
     verify: bool = True
+    accuracy: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.verify, bool):
             raise ValueError(f"verify must be True or False, got {self.verify!r}.")
         if not (is_number(self.tolerance) and self.tolerance >= 0):
             raise ValueError(f"tolerance must be a number and not negative, got {self.tolerance!r}.")
+        if self.accuracy is not None and not (is_number(self.accuracy) and self.accuracy >= 0):
+            raise ValueError(f"accuracy must be a number of nats, not negative, got {self.accuracy!r}.")
         if self.callback is not None and not callable(self.callback):
             raise ValueError(
                 f"callback must be a function of a snapshot, got {type(self.callback).__name__}."
@@ -79,6 +93,7 @@ class FitOptions:
             "max_seconds": limits.max_seconds,
             "elbo_samples": self.elbo.samples,
             "tolerance": self.tolerance,
+            "accuracy": self.accuracy,
             "verify": self.verify,
         }
 
@@ -103,6 +118,7 @@ class FitOutcome:
         failure: the error of the target that ended it, if one did.
         verification: what the searches outside of the mixture's samples found; None if there were none.
         verification_seconds: that these took.
+        refuted_evaluations: of samples that did not confirm the mixture's accuracy.
     """
 
     mixture: Mixture
@@ -120,6 +136,7 @@ class FitOutcome:
     failure: TargetError | None
     verification: Verification | None = None
     verification_seconds: float = 0.0
+    refuted_evaluations: int = 0
 
 
 class SingleFit:
@@ -138,6 +155,7 @@ class SingleFit:
         options: FitOptions,
         first_evaluations: int,
         clock: Clock,
+        more_samples: Sequence[GMMVI] = (),
     ) -> None:
         """Prepare the fit.
 
@@ -149,15 +167,28 @@ class SingleFit:
             options: when to end.
             first_evaluations: of the target before the first iteration.
             clock: started when the user called.
+            more_samples: the algorithms to go on with, one each time that the ELBO stops rising.
         """
         self._algorithm, self._target, self._options = algorithm, target, options
+        self._more_samples = list(more_samples)
         most = algorithm.component_adaptation.most_components(components)
         self._runner = ChunkRunner(algorithm, target, most, shrink_every=CHECK_EVERY)
         self._trajectory = TrajectoryRecorder()
         self._best = BestRecorder(algorithm, options.tolerance)
         self._line = ProgressLine(algorithm.codename, options.progress)
-        self._rule = StoppingRule(algorithm, components, options.tolerance)
+        random, adds = _is_random(target), algorithm.component_adaptation.adds_components
+        # What is left of a given number of evaluations is spent, unless it cannot help or be judged.
+        judged = options.accuracy is not None and not random and algorithm.temperature == 1
+        patient = options.limits.max_evaluations is None or not adds or not judged
+        self._rule = StoppingRule(
+            algorithm, components, options.tolerance, FLAT if more_samples else None, bool(patient)
+        )
+        self._accuracy = AccuracyRule(options.accuracy or 0.0)
+        self._refuted = 0
+        self._compiled_before = 0.0
         recorders: list[Recorder] = [self._trajectory, self._rule, self._best, self._line]
+        if judged:
+            recorders.insert(1, self._accuracy)
         self._callback = None
         if options.callback is not None:
             self._callback = CallbackRecorder(options.callback, first_evaluations)
@@ -168,9 +199,10 @@ class SingleFit:
         aside = options.elbo.reserve + first_evaluations
         if options.verify:
             region = jax.device_get(state.prior)
-            self._verifier = Verifier(algorithm, target, region, options.limits.max_evaluations)
+            least = 0 if options.accuracy is None else MIN_EVALUATIONS
+            self._verifier = Verifier(algorithm, target, region, options.limits.max_evaluations, least)
             self._midway = MidwayCheck()
-            if algorithm.component_adaptation.adds_components and not _is_random(target):
+            if adds and not random:
                 recorders.append(self._midway)
         self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
         if self._verifier is not None:
@@ -191,17 +223,60 @@ class SingleFit:
                 stopped = "interrupted" if self._interrupt.asked else self._run.stopped
                 assert stopped is not None
                 self._interrupt.forget()
+                if stopped == FLAT:
+                    loop.resume(self._run, self._raised())
+                    continue
                 if stopped == MIDWAY and self._search_budget() < MIN_RUNS * EVALUATIONS_PER_RUN:
                     loop.resume(self._run)
                     continue
-                outcome = self._with_elbo(stopped, jax.random.fold_in(key, attempt) if attempt else key)
-                if self._verifier is None or outcome.draws is None or outcome.stopped == "interrupted":
+                key_elbo = jax.random.fold_in(key, attempt) if attempt else key
+                if stopped == ACCURATE and not self._confirmable():
+                    loop.resume(self._run)
+                    continue
+                outcome = self._with_elbo("converged" if stopped == ACCURATE else stopped, key_elbo)
+                if stopped == ACCURATE and outcome.draws is not None and not self._confirmed(outcome):
+                    loop.resume(self._run)
+                    continue
+                if outcome.draws is None or outcome.stopped == "interrupted":
                     return outcome
+                if self._verifier is None:
+                    return self._all_spent(outcome, jax.random.fold_in(key, 2000))
                 verified = self._verified(outcome, jax.random.fold_in(key, 1000 + attempt))
                 if verified is not None:
-                    return verified
+                    return self._all_spent(verified, jax.random.fold_in(key, 2000))
                 loop.resume(self._run)
         raise AssertionError("unreachable")
+
+    def _raised(self) -> ChunkRunner:
+        """The runner of the algorithm with more samples, for the state that is changed for it."""
+        self._compiled_before += self._runner.compile_seconds
+        after = self._more_samples.pop(0)
+        self._runner, self._run.state = with_more_samples(self._runner, self._run.state, after)
+        self._rule.when_flat = FLAT if self._more_samples else None
+        self._rule.restart(int(self._run.state.births))
+        self._accuracy.restart()
+        self._best.restart()
+        return self._runner
+
+    def _confirmable(self) -> bool:
+        """Whether there are evaluations for fresh samples now, and for the final ELBO later."""
+        n, left = self._elbo_samples("converged"), self._run.budget()
+        enough = n >= MIN_SAMPLES and (left is None or left >= n)
+        if not enough:
+            self._accuracy.refuted(self._run.evaluations, n, np.nan)
+        return enough
+
+    def _confirmed(self, outcome: FitOutcome) -> bool:
+        """Whether the samples of the final ELBO confirm that the mixture is accurate."""
+        assert outcome.draws is not None
+        assert self._options.accuracy is not None
+        if is_accurate(outcome.mixture, outcome.draws, self._options.accuracy):
+            return True
+        n = len(outcome.draws)
+        self._refuted += n
+        self._accuracy.refuted(self._run.evaluations, n, gather_evidence(outcome.draws).gap.value)
+        self._set_aside()
+        return False
 
     def _verified(self, outcome: FitOutcome, key: PRNGKey) -> FitOutcome | None:
         """The outcome with what a search outside of its samples found; None if the run is to go on."""
@@ -250,9 +325,34 @@ class SingleFit:
             return "there is no room for more components (component_adaptation={'max_components': ...})"
         run.state = changed
         self._rule.restart(int(changed.births))
+        self._accuracy.restart()
         verifier.repaired(run, addition)
         self._midway.again(run)
         return ""
+
+    def _all_spent(self, outcome: FitOutcome, key: PRNGKey) -> FitOutcome:
+        """The outcome with all of ``max_evaluations`` spent: samples of the final ELBO take what is left.
+
+        Unless the user said how many samples that has.
+        """
+        most, draws = self._options.limits.max_evaluations, outcome.draws
+        ended = outcome.stopped == "max_evaluations" and self._options.accuracy is not None
+        if most is None or not ended or self._options.elbo.samples is not None:
+            return outcome
+        searched = 0 if outcome.verification is None else outcome.verification.evaluations
+        assert draws is not None
+        left = most - self._first_evaluations - self._run.evaluations - self._refuted - searched - len(draws)
+        if left <= 0:
+            return outcome
+        try:
+            joined = draws.joined(evaluated_draws(outcome.mixture, self._target, key, left))
+        except KeyboardInterrupt as error:
+            spent = self._refuted + evaluations_given(error)
+            return dataclasses.replace(outcome, stopped="interrupted", refuted_evaluations=spent)
+        except TargetError as error:
+            spent = self._refuted + error.evaluations
+            return dataclasses.replace(outcome, stopped="failed", failure=error, refuted_evaluations=spent)
+        return dataclasses.replace(outcome, draws=joined, elbo=elbo_of(joined))
 
     def _search_budget(self) -> int:
         """Evaluations for a search; those of the samples before it are its own if the run goes on."""
@@ -269,7 +369,7 @@ class SingleFit:
 
     def _set_aside(self) -> None:
         """Keep evaluations for the final ELBO and the verification."""
-        aside = self._options.elbo.reserve + self._first_evaluations
+        aside = self._options.elbo.reserve + self._first_evaluations + self._refuted
         if self._verifier is not None:
             aside += self._verifier.reserve + self._verifier.evaluations
         self._run.aside = aside
@@ -310,6 +410,13 @@ class SingleFit:
     def _outcome(self, stopped: str, failure: TargetError | None = None) -> FitOutcome:
         why = _UNVERIFIED.get(stopped, "no sample of the mixture was evaluated")
         chosen, note = self._best.choose(self._run)
+        notes = [] if note is None else [note]
+        if self._run.stopped == "converged" and self._options.accuracy is not None:
+            notes.append(
+                f"KL(q || p) did not get down to {self._options.accuracy:g} nats (accuracy), but the ELBO no "
+                "longer rises beyond its noise, and new components gain no weight. With a limit "
+                "(max_evaluations) the fit goes on until that is spent."
+            )
         mixture, left_out = without_negligible(chosen)
         trajectory = self._trajectory.arrays()
         if trajectory:
@@ -325,13 +432,14 @@ class SingleFit:
             iterations=self._run.iterations,
             evaluations=self._run.evaluations,
             stopped=stopped,
-            compile_seconds=self._runner.compile_seconds,
+            compile_seconds=self._compiled_before + self._runner.compile_seconds,
             running_seconds=self._run.running_seconds,
             elbo_seconds=0.0,
-            notes=() if note is None else (note,),
+            notes=tuple(notes),
             failure=failure,
             verification=None if self._verifier is None else self._verifier.without_search(why),
             verification_seconds=self._verification_seconds,
+            refuted_evaluations=self._refuted,
         )
 
 

@@ -13,6 +13,7 @@ from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
+from natmix.engine.accuracy import ACCURATE
 from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import evaluations_given
 from natmix.engine.limits import Limits
@@ -32,6 +33,10 @@ RESERVED_SHARE = 0.15
 """The share of ``max_evaluations`` and of ``max_seconds`` that is reserved for the last one."""
 _MIDWAY_SECONDS = 0.5
 """The share of the seconds left that a search on the way may take."""
+MIN_EVALUATIONS = 5000
+"""With an accuracy to reach, if no limit has ended the fit it may take so many, and again as many after each
+repair: the shorter a fit, the less it has seen of other modes. Samples of mixtures that were repaired then do
+not count."""
 MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
 _WIDER = 1.5
@@ -98,12 +103,18 @@ class Verifier:
     """Decides how much to search, and what to add for what was found."""
 
     def __init__(
-        self, algorithm: GMMVI, target: AbstractTarget, region: Mixture, max_evaluations: int | None
+        self,
+        algorithm: GMMVI,
+        target: AbstractTarget,
+        region: Mixture,
+        max_evaluations: int | None,
+        min_evaluations: int = 0,
     ) -> None:
         self._algorithm, self._target, self._region = algorithm, target, region
+        self._least = min_evaluations
         self._max_evaluations = max_evaluations
         self._repairs: list[Repair] = []
-        self._evaluations = 0
+        self._evaluations = self._spent = 0
         self._last = Verification()
 
     @property
@@ -151,13 +162,18 @@ class Verifier:
     def spend(self, evaluations: int) -> None:
         """Count samples of the mixture that were evaluated only to verify it."""
         self._evaluations += evaluations
+        self._spent += evaluations
 
     def budget(self, run: SingleRun, other_evaluations: int) -> int:
         """Evaluations that the next search may take, given all others of the fit so far.
 
         A search on the way takes half of that at most, and leaves the reserve to the last one.
         """
-        share = int(COST_SHARE / (1 - COST_SHARE) * other_evaluations) - self._evaluations
+        by_itself = run.stopped in (ACCURATE, "converged", MIDWAY)
+        least = self._least * (1 + len(self._repairs)) + self._spent if self._least and by_itself else 0
+        if self._max_evaluations is not None:
+            least = min(least, int(COST_SHARE * self._max_evaluations))
+        share = max(int(COST_SHARE / (1 - COST_SHARE) * other_evaluations), least) - self._evaluations
         left = run.budget()
         midway = run.stopped == MIDWAY
         if left is not None:

@@ -108,6 +108,7 @@ def iteration_info(
         component_stepsize=jnp.sum(jnp.where(exists, stepsizes, 0)) / K,
         weight_stepsize=weight_stepsize,
         entropy=elbo.entropy,
+        kl=elbo.kl,
         added=jnp.zeros((), bool),
         deleted=jnp.zeros((), jnp.int32),
         candidate_gain=jnp.full_like(elbo.value, -jnp.inf),

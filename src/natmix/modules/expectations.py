@@ -18,11 +18,12 @@ def objective(mixture: Mixture, rewards: Rewards, T: Scalar) -> Scalar:
 
 
 class ElboEstimate(eqx.Module):
-    """An estimate of Eq. 1 with its standard error, and of the entropy."""
+    """An estimate of Eq. 1 with its standard error, of the entropy, and of KL(q || p)."""
 
     value: Scalar
     se: Scalar
     entropy: Scalar
+    kl: Scalar
 
 
 def expected_log_ratios(
@@ -51,4 +52,19 @@ def expected_log_ratios(
     log_ratio = jnp.where(usable, means[:, 0], tilted)
     per_sample = sample_sums(log_components, batch, top, jnp.where(usable, share * factor, 0))
     variance = jnp.sum(jnp.where(batch.valid, per_sample * (both[:, 1] - value), 0) ** 2)
-    return log_ratio, ElboEstimate(value, jnp.sqrt(variance), -negative_entropy)
+    kl = _divergence(jnp.where(batch.valid, per_sample, 0), both[:, 1])
+    return log_ratio, ElboEstimate(value, jnp.sqrt(variance), -negative_entropy, kl)
+
+
+def _divergence(weights: Float[Array, " N"], log_ratio: Float[Array, " N"]) -> Scalar:
+    """Log E[w] - E[log w] for weighted samples of q with log w = log p~ - log q.
+
+    Both terms share their samples: near the target its noise is far below that of either term.
+    """
+    some = jnp.sum(weights) > 0
+    total = jnp.where(some, jnp.sum(weights), 1)
+    centre = jnp.sum(weights * log_ratio) / total
+    largest = jnp.max(jnp.where(weights > 0, log_ratio, -jnp.inf))
+    top = jnp.where(jnp.isfinite(largest), largest, 0)
+    mean = jnp.sum(weights * jnp.exp(jnp.where(weights > 0, log_ratio - top, -jnp.inf))) / total
+    return jnp.where(some, top + jnp.log(jnp.where(some, mean, 1)) - centre, jnp.inf)

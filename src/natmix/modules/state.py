@@ -59,6 +59,8 @@ class Info(eqx.Module):
     weight_stepsize: Scalar
     entropy: Scalar
     """-E[log q] on the same samples."""
+    kl: Scalar
+    """KL(q || p) by the same samples, log E[w] - E[log w] with w = p~/q: blind to what they miss."""
     added: Flag
     deleted: Count
     candidate_gain: Scalar

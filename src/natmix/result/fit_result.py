@@ -84,6 +84,7 @@ def _counts(outcome: FitOutcome, before: BeforeIterations) -> Counts:
         probe_evaluations=before.probe_evaluations,
         start_evaluations=before.start_evaluations,
         verification_evaluations=0 if made is None else made.evaluations,
+        refuted_evaluations=outcome.refuted_evaluations,
         zeros=total("zeros"),
         invalid=total("invalid"),
         failed_updates=total("failed_updates"),

@@ -46,6 +46,7 @@ class Counts:
         deleted: components deleted.
         left_out: components of negligible weight at the end, not part of the returned mixture.
         verification_evaluations: of the target, by searches outside of the mixture's samples during the fit.
+        refuted_evaluations: of the target, at samples that did not confirm that the mixture is accurate.
     """
 
     iterations: int
@@ -60,6 +61,7 @@ class Counts:
     deleted: int
     left_out: int
     verification_evaluations: int = 0
+    refuted_evaluations: int = 0
 
     @property
     def first_evaluations(self) -> int:
@@ -69,7 +71,7 @@ class Counts:
     @property
     def evaluations(self) -> int:
         """All evaluations of the target."""
-        searched = self.elbo_evaluations + self.verification_evaluations
+        searched = self.elbo_evaluations + self.verification_evaluations + self.refuted_evaluations
         return self.first_evaluations + self.training_evaluations + searched
 
 

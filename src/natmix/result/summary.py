@@ -33,15 +33,20 @@ def summary(result: "Result") -> str:
     mixture = result.mixture
     combined = result.settings.get("combined")
     name = f"{len(combined)} fits combined" if combined else result.algorithm.codename
+    refuted = (
+        f", {counts.refuted_evaluations:,} to find it not accurate yet" if counts.refuted_evaluations else ""
+    )
+    judged = result.stopped == "converged" and result.settings.get("accuracy") is not None
+    ending = "converged" if judged else _ENDINGS[result.stopped]
     lines = [
-        f"{name} on {counted(mixture.dim, 'dimension')}: {_ENDINGS[result.stopped]}.",
+        f"{name} on {counted(mixture.dim, 'dimension')}: {ending}.",
         f"  ELBO         {result.elbo}",
         f"  mixture      {counted(mixture.num_components, 'component')}, effectively "
         f"{_effective(np.asarray(mixture.weights)):.1f} "
         f"({mixture.covariance_family} covariances, {mixture.dtype})",
         f"  evaluations  {counts.evaluations:,} of the target ({counts.first_evaluations:,} to initialise, "
         f"{counts.training_evaluations:,} in training, {counts.elbo_evaluations:,} for the ELBO, "
-        f"{counts.verification_evaluations:,} to verify)",
+        f"{counts.verification_evaluations:,} to verify{refuted})",
         f"  time         {times.total:.1f} s, of which {times.start:.1f} s to initialise and "
         f"{times.compilation:.1f} s compiling; "
         f"{counted(counts.iterations, 'iteration')} at {rate:.3g} per second",

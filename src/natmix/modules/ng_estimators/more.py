@@ -37,6 +37,10 @@ class More(AbstractNgEstimator):
         coefficients = family.num_features(dim) + 1
         return max(200, 3 * coefficients // 2)
 
+    @classmethod
+    def fewest_samples(cls, dim: int, family: type[AbstractGaussians]) -> int:
+        return 2 * (family.num_features(dim) + 1)
+
     def init(self, mixture: Mixture) -> PerComponent[Float[Array, " K"]]:
         return PerComponent.full(mixture.num_components, jnp.asarray(self.ridge, mixture.dtype))
 

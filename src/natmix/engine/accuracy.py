@@ -1,0 +1,131 @@
+"""When a fit is accurate: KL(q || p) by the samples of its iterations, confirmed by fresh ones."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from natmix.diagnostics.diagnosis import diagnose
+from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.evidence import gather_evidence
+from natmix.engine.convergence import CHECK_EVERY
+from natmix.engine.recorder import Recorder
+from natmix.engine.runner import Chunk
+from natmix.engine.single_run import SingleRun
+from natmix.mixture import Mixture
+
+ACCURATE = "accurate"
+"""Why a run pauses for fresh samples that confirm its accuracy."""
+MIN_SAMPLES = 500
+"""Fresh samples for that, at least."""
+
+
+class MarginalErrors(NamedTuple):
+    """The largest errors of the mixture's marginals by importance weights.
+
+    They are known much better than from plain samples: near the target all weights are nearly equal.
+
+    Attributes:
+        mean: of a mean, in standard deviations.
+        spread: of a standard deviation, as a share of it.
+        quantile: of a 5% or 95% quantile, in standard deviations.
+    """
+
+    mean: float
+    spread: float
+    quantile: float
+
+
+LARGEST_ERRORS = MarginalErrors(0.03, 0.03, 0.06)
+"""Of an accurate mixture: about half of what 10,000 samples show (0.05, 5% and 0.1, noise included)."""
+_QUANTILES = np.array([0.05, 0.95])
+_SIGMAS = 2.0
+_WAIT = 0.25
+"""After samples that did not confirm it, the share of all evaluations so far until the next ones."""
+_LARGEST_BIAS = 10.0
+
+
+class AccuracyRule(Recorder):
+    """Pauses a run once KL(q || p) by its own samples is small, judged every `CHECK_EVERY` iterations.
+
+    It compares the mean over these iterations plus two standard errors. The estimate of an iteration is made
+    on the samples that the mixture was updated with, so it is too small, the more the longer they are
+    reused. Fresh samples have to confirm it (`is_accurate`); if they do not, their estimate tells the bias.
+    """
+
+    def __init__(self, accuracy: float) -> None:
+        self._accuracy = accuracy
+        self._recent: list[np.ndarray] = []
+        self._next = 0
+        self._bias = 1.0
+        self._last = np.inf
+
+    def restart(self) -> None:
+        """Forget the iterations before a repair, or before a change of the number of samples."""
+        self._recent, self._bias = [], 1.0
+
+    def refuted(self, evaluations: int, samples: int, kl: float) -> None:
+        """Fresh samples did not confirm it: wait until others are cheap beside what was spent since.
+
+        Args:
+            evaluations: of the run so far.
+            samples: how many fresh ones there were.
+            kl: their estimate of KL(q || p).
+        """
+        self._next = evaluations + max(2 * samples, int(_WAIT * evaluations))
+        if np.isfinite(kl):
+            self._bias = float(np.clip(kl / max(self._last, 1e-12), 1.0, _LARGEST_BIAS))
+
+    def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
+        self._recent.append(chunk.infos["kl"])
+        if run.iterations % CHECK_EVERY:
+            return None
+        values, self._recent = np.concatenate(self._recent), []
+        early = run.evaluations < self._next or len(values) < CHECK_EVERY
+        if self._accuracy == 0 or early or run.stopped is not None:
+            return None
+        self._last = upper_bound(values)
+        return ACCURATE if self._bias * self._last <= self._accuracy else None
+
+
+def upper_bound(values: Float[np.ndarray, " N"]) -> float:
+    """The mean plus two standard errors; infinite if a value is not finite."""
+    if not np.isfinite(values).all():
+        return np.inf
+    return float(values.mean() + _SIGMAS * values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def is_accurate(mixture: Mixture, draws: EvaluatedDraws, accuracy: float) -> bool:
+    """Whether fresh samples confirm it: KL(q || p), the tail of the weights, shares of modes, marginals."""
+    found = diagnose(mixture, draws)
+    if found.verdict not in ("unsearched", "trust"):
+        return False
+    if not found.gap.value + _SIGMAS * found.gap.standard_error <= accuracy:
+        return False
+    return all(e <= most for e, most in zip(marginal_errors(draws), LARGEST_ERRORS, strict=True))
+
+
+def marginal_errors(draws: EvaluatedDraws) -> MarginalErrors:
+    """By the weights of samples of a mixture; their tail is smoothed as in PSIS."""
+    weights = gather_evidence(draws).weights
+    x = draws.x[draws.log_target < np.inf]
+    weights = weights / weights.sum()
+    centre, corrected = x.mean(axis=0), weights @ x
+    deviation = np.sqrt(np.mean((x - centre) ** 2, axis=0))
+    spread = np.sqrt(weights @ (x - corrected) ** 2)
+    order = np.argsort(x, axis=0)
+    ordered = np.take_along_axis(x, order, axis=0)
+    plain = np.full(len(x), 1 / len(x))
+    apart = [
+        np.abs(_quantiles(ordered[:, d], weights[order[:, d]]) - _quantiles(ordered[:, d], plain)).max()
+        for d in range(x.shape[1])
+    ]
+    return MarginalErrors(
+        float(np.max(np.abs(corrected - centre) / spread)),
+        float(np.max(np.abs(deviation / spread - 1))),
+        float(np.max(np.array(apart) / spread)),
+    )
+
+
+def _quantiles(ordered: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"]) -> np.ndarray:
+    return np.interp(_QUANTILES, np.cumsum(weights) - weights / 2, ordered)
