@@ -157,9 +157,9 @@ def fit(
             repaired.
         more_samples: with ``accuracy``: start with few samples, which are reused, and take more in two steps,
             up to the number that suits the dimension without reuse, when the ELBO stops rising before the
-            accuracy is reached. False: the first number to the end. Or a list of hyperparameters by module, one step
-            each: ``[{"sample_selector": {"desired_samples": 500}}]``. A fit whose ``sample_selector`` says
-            how many samples keeps that number, unless there is such a list.
+            accuracy is reached. False: the first number to the end. Or a list of hyperparameters by module,
+            one step each: ``[{"sample_selector": {"desired_samples": 500}}]``. A fit whose
+            ``sample_selector`` says how many samples keeps that number, unless there is such a list.
         **overrides: hyperparameters by module, for example ``sample_selector={"desired_samples": 500}``.
 
     Returns:

@@ -138,7 +138,9 @@ def test_where_it_is_not_accurate_all_evaluations_are_spent():
         calls.append(len(x))
         return -0.5 * (x[:, 0] ** 2 + ((x[:, 1] - 2 * x[:, 0] ** 2) / 0.05) ** 2)
 
-    result = natmix.fit(HostTarget(values, 2, batched=True), accuracy=0.02, max_evaluations=most, progress=False)
+    result = natmix.fit(
+        HostTarget(values, 2, batched=True), accuracy=0.02, max_evaluations=most, progress=False
+    )
     assert result.stopped == "max_evaluations"
     assert result.counts.evaluations == sum(calls)
     assert 0.98 * most <= sum(calls) <= most
