@@ -7,7 +7,7 @@ import pytest
 
 from natmix import HostTarget, JaxTarget, Mixture
 from natmix.diagnostics import SearchProblem, search_modes
-from natmix.diagnostics.narrow_modes import Ellipses, covered_width, probes_near, suspicious
+from natmix.diagnostics.narrow_modes import Ellipses, cholesky, covered_width, probes_near, suspicious
 
 jax.config.update("jax_enable_x64", True)
 
@@ -144,3 +144,16 @@ def test_a_narrow_mode_that_is_known_does_not_make_the_search_widen_for_ever():
     assert found.thorough
     assert found.near_probes == 20_000
     assert found.evaluations < 30_000
+
+
+def test_nearly_singular_covariances_have_factors():
+    v = np.array([1.0, 1e-5, 1e9])
+    S = np.stack([np.outer(v, v) + 1e-20 * np.eye(3), np.diag([1.0, 1e-12, 1e12])])
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(S)
+    L = cholesky(S)
+    scale = v[:, None] * v
+    np.testing.assert_allclose(L[0] @ L[0].T / scale, np.ones((3, 3)), rtol=1e-9)
+    np.testing.assert_allclose(L[1] @ L[1].T, S[1], rtol=1e-9)
+    A = np.random.default_rng(0).normal(size=(4, 4))
+    np.testing.assert_allclose(cholesky(A @ A.T), np.linalg.cholesky(A @ A.T), rtol=1e-6, atol=1e-8)

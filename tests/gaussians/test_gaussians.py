@@ -165,7 +165,7 @@ def test_every_operation_is_in_the_table() -> None:
     public = {n for n in vars(AbstractGaussians) if not n.startswith("_")}
     elsewhere = {"mean", "capacity", "dim", "dtype", "axis_aligned", "features", "num_features", "unpack"}
     elsewhere |= {"from_covariance", "isotropic", "from_std"}
-    elsewhere |= {"parameters", "from_parameters", "parameter_shapes"}
+    elsewhere |= {"parameters", "from_parameters", "parameter_shapes", "flaw"}
     elsewhere |= {"factors", "with_factors"}  # of one family alone: kernels/test_forms.py
     covered = set(OPERATIONS) - {"basis", "stein", "own_stein", "score_moments"}
     covered |= {"into_basis", "from_basis"}

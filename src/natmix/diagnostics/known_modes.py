@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from natmix.diagnostics.host_density import HostDensity
 from natmix.diagnostics.modes import mode_labels
-from natmix.diagnostics.narrow_modes import REACH, Ellipses
+from natmix.diagnostics.narrow_modes import REACH, Ellipses, cholesky
 from natmix.initialization.pathfinder import PathGaussian, in_mode
 from natmix.mixture import Mixture
 
@@ -148,7 +148,7 @@ class KnownModes:
         modes = self.ellipses()
         distances, log_dets = np.empty((len(x), len(modes.centres))), np.empty(len(modes.centres))
         for i, (centre, spread) in enumerate(zip(*modes, strict=True)):
-            L = np.linalg.cholesky(spread)
+            L = cholesky(spread)
             z = scipy.linalg.solve_triangular(L, (x - centre).T, lower=True, check_finite=False)
             distances[:, i] = np.sum(z * z, axis=0)
             log_dets[i] = np.sum(np.log(np.diag(L)))
@@ -254,7 +254,7 @@ class KnownModes:
         if not self._narrow or len(major) < 2:
             return major
         modes = self.ellipses()
-        L = np.linalg.cholesky(modes.covariances[major])
+        L = cholesky(modes.covariances[major])
         width = np.exp(np.log(np.diagonal(L, axis1=1, axis2=2)).mean(axis=1))
         steps = modes.centres[major][None] - modes.centres[major][:, None]
         distance = np.linalg.norm(np.linalg.solve(L, steps.swapaxes(1, 2)), axis=1)
@@ -276,7 +276,8 @@ def _moments(mixture: Mixture, labels: Int[np.ndarray, " K"]) -> Ellipses:
     """Mean and covariance of all components with the same label."""
     weights = np.asarray(mixture.weights, float)
     means = np.asarray(mixture.means, float)
-    covariances = np.asarray(mixture.covariances, float)
+    factors = np.asarray(mixture.components.cholesky(), float)
+    covariances = factors @ factors.mT
     M = int(labels.max()) + 1
     centres, spreads = np.empty((M, mixture.dim)), np.empty((M, mixture.dim, mixture.dim))
     for label in range(M):
@@ -289,7 +290,7 @@ def _moments(mixture: Mixture, labels: Int[np.ndarray, " K"]) -> Ellipses:
 
 
 def _log_normal(x: Float[np.ndarray, "N D"], gaussian: PathGaussian) -> Float[np.ndarray, " N"]:
-    L = np.linalg.cholesky(gaussian.covariance)
+    L = cholesky(gaussian.covariance)
     z = scipy.linalg.solve_triangular(L, (x - gaussian.mean).T, lower=True, check_finite=False)
     log_det = np.sum(np.log(np.diag(L)))
     return -0.5 * np.sum(z * z, axis=0) - log_det - 0.5 * len(L) * np.log(2 * np.pi)

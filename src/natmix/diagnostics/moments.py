@@ -84,8 +84,9 @@ def unreliable_moments(
 
 def _significant(terms: Float[np.ndarray, "N C"]) -> np.ndarray:
     """Whether the mean of each column differs from zero."""
-    error = np.std(terms, axis=0) / np.sqrt(len(terms))
-    return np.abs(np.mean(terms, axis=0)) > _ERRORS * error
+    with np.errstate(over="ignore", invalid="ignore"):  # of a target that cannot be normalised
+        error = np.std(terms, axis=0) / np.sqrt(len(terms))
+        return np.asarray(np.abs(np.mean(terms, axis=0)) > _ERRORS * error)
 
 
 def _tails(weights: Float[np.ndarray, " N"], off: Float[np.ndarray, " N"]) -> tuple[float, float]:

@@ -23,6 +23,7 @@ _OUTLIER, _SMALLEST_SPREAD = 8.0, 0.05
 """A probe is suspicious if its log density exceeds what is known by so many standard deviations more than its
 neighbours in distance do. These are estimated robustly, and are at least `_SMALLEST_SPREAD` nats."""
 _NEIGHBOURS = 64
+_RIDGE = 1e-10
 _CERTAINTY = 0.95
 _WIDTHS, _DISTANCES = np.geomspace(0.01, 0.8, 60), np.geomspace(2.0, REACH, 12)
 
@@ -32,6 +33,18 @@ class Ellipses(NamedTuple):
 
     centres: Float[np.ndarray, "M D"]
     covariances: Float[np.ndarray, "M D D"]
+
+
+def cholesky(covariances: Float[np.ndarray, "*M D D"]) -> Float[np.ndarray, "*M D D"]:
+    """Lower factors of covariances; rounding cannot make these indefinite.
+
+    Correlations get a ridge of `_RIDGE`: components far apart in one direction make those of their mode nearly
+    singular.
+    """
+    scale = np.sqrt(np.diagonal(covariances, axis1=-2, axis2=-1))
+    correlations = covariances / (scale[..., :, None] * scale[..., None, :])
+    factors: Float[np.ndarray, "*M D D"] = np.linalg.cholesky(correlations + _RIDGE * np.eye(scale.shape[-1]))
+    return scale[..., :, None] * factors
 
 
 def probes_near(modes: Ellipses, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n D"]:
@@ -45,7 +58,7 @@ def probes_near(modes: Ellipses, n: int, rng: np.random.Generator) -> Float[np.n
     out = np.empty((n, D))
     for m in range(M):
         own = mode == m
-        out[own] = modes.centres[m] + steps[own] @ np.linalg.cholesky(modes.covariances[m]).T
+        out[own] = modes.centres[m] + steps[own] @ cholesky(modes.covariances[m]).T
     return out
 
 
