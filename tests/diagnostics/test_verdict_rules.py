@@ -282,7 +282,7 @@ def test_trust_asks_for_a_search_for_narrow_modes():
     few = diagnose(*gaussian(1.0), searched._replace(covered_width=0.3, narrow_goal=0.21))
     assert few.verdict == "unsearched"
     assert "covers modes next to the known ones down to 0.3 times their widths" in few.reasons[1]
-    assert str(few).startswith("GOOD AT THE MODES IT HAS: the search for others was not thorough")
+    assert str(few).startswith("GOOD AT THE MODES IT HAS: a search found no other mode, but it did not cover")
     none = diagnose(*gaussian(1.0), searched._replace(near_probes=0, narrow_goal=0.1))
     assert none.verdict == "unsearched"
     assert "has not looked for narrow modes" in none.reasons[1]

@@ -415,7 +415,9 @@ def fake_compile_model(stan_file, *, stanc_args=(), make_args=()):
     assert make_args == ["STAN_THREADS=True"]
     if "broken" in stan_file.read_text():
         raise RuntimeError("Command make failed\nstderr:\nSyntax error: broken")
-    return stan_file.with_suffix(".so")
+    library = stan_file.with_suffix(".so")
+    library.write_bytes(b"the program, compiled")
+    return library
 
 
 @pytest.fixture

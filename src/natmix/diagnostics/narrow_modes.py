@@ -38,8 +38,8 @@ class Ellipses(NamedTuple):
 def cholesky(covariances: Float[np.ndarray, "*M D D"]) -> Float[np.ndarray, "*M D D"]:
     """Lower factors of covariances; rounding cannot make these indefinite.
 
-    Correlations get a ridge of `_RIDGE`: components far apart in one direction make those of their mode nearly
-    singular.
+    Correlations get a ridge of `_RIDGE`: those of a mode with components far apart in one direction are
+    nearly singular.
     """
     scale = np.sqrt(np.diagonal(covariances, axis1=-2, axis2=-1))
     correlations = covariances / (scale[..., :, None] * scale[..., None, :])

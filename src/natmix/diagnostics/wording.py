@@ -44,6 +44,11 @@ def _headline(d: "Diagnosis") -> str:
         return "TRUST IT: the mixture is a good approximation of the target, safe to use."
     if d.verdict == "unsearched":
         if d.mode_search is not None and d.mode_search.found and d.mode_search.thorough:
+            if not d.mode_search.covers_narrow_modes:
+                return (
+                    "GOOD AT THE MODES IT HAS: a search found no other mode, but it did not cover narrow "
+                    "modes next to them."
+                )
             return (
                 "GOOD WHERE IT HAS SAMPLES: a search found no other mode; tails that the mixture may lack "
                 "were not searched."
