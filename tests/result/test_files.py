@@ -203,7 +203,7 @@ def test_another_model_is_refused_or_warned_of(numpyro_result, vector, tmp_path)
         Result.load(tmp_path / "a", model, model_kwargs={"y": Y + 1})
     with pytest.raises(ValueError, match="has the coordinates mu, sigma, the model given of a plain vector"):
         Result.load(tmp_path / "a", bounded)
-    with pytest.raises(ValueError, match="give it too"):
+    with pytest.raises(ValueError, match="give the model too"):
         Result.load(tmp_path / "a", model_kwargs={"y": Y})
     natmix.fit(bounded, 2, **LEAST).save(tmp_path / "c")
     with pytest.raises(ValueError, match="dimensions"):
