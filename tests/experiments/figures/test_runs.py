@@ -226,7 +226,7 @@ def test_mistakes_get_one_sentence(tmp_path):
         assert message in result.output
         assert len(result.output.splitlines()) == 1
     empty = write_run(tmp_path / "empty", "stm3", None, seeds=())
-    assert "holds no seeds" in invoke(empty).output
+    assert "has no seeds yet" in invoke(empty).output
 
 
 def test_every_problem_knows_its_figures():
