@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 
 import jax
-from natmix.cli.compilation_cache import use_compilation_cache
 
 import natmix
 from natmix.diagnostics.elbo import estimate_elbo
 from natmix.experiments.presets.paper import paper
 from natmix.experiments.problems import load
+from natmix.kernels.compilation_cache import use_compilation_cache
 
 NAME = "planar_robot_4"
 MODES = 8

@@ -169,6 +169,7 @@ def test_bad_arguments():
         natmix.fit(two, 2, verify=3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_many_modes_in_many_dimensions():
     rng = np.random.default_rng(1)
     means = jnp.asarray(rng.uniform(-40, 40, size=(12, 20)))

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import jax
-from natmix.cli.compilation_cache import use_compilation_cache
 
+from natmix.kernels.compilation_cache import use_compilation_cache
 from posteriors import normal, ours, paths
 from posteriors.catalogue import PROBLEMS
 from posteriors.outcome import Outcome
