@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+import arviz_stamp
 import compiler_settings  # before jax
 import jax
 import pytest
@@ -18,7 +19,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 MAPS = Path("/proc/self/maps")
 
 
-def pytest_configure():
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        arviz_stamp.write()
     shape_checks.install()  # before anything of natmix is imported
     compiler_settings.set_options_of_natmix()
 
