@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs tutorials clean
+.PHONY: demo test tests wheel test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -18,6 +18,10 @@ tests: $(VENV)/.dev ## the tests alone
 test-slow: $(VENV)/.dev ## the long checks, and the contract of all combinations with the programs as shipped
 	$(BIN)/pytest -n 2 --dist loadfile -m slow --ignore tests/modules/test_contract.py
 	NATMIX_TEST_AS_SHIPPED=1 $(BIN)/pytest -n 2 -m 'slow or not slow' tests/modules/test_contract.py
+
+# Some of it: make test-matrix MATRIX='--python 3.12 --jax newest'
+test-matrix: ## the tests on every Python that is installed, with the oldest and the newest jax (an hour)
+	$(PYTHON) tests/matrix.py $(MATRIX)
 
 lint: $(VENV)/.dev ## style and types
 	$(BIN)/ruff check .
@@ -72,7 +76,7 @@ wheel: $(VENV)/.created ## the package with its native kernels for this machine,
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are as old as the last installation: again only when pyproject.toml or the C sources change.
