@@ -1,9 +1,10 @@
-"""The tests on every Python that is installed, each with the oldest and the newest jax that natmix accepts there.
+"""The tests on every Python that is installed, each with the oldest and the newest jax that natmix accepts.
 
 Run: make test-matrix [MATRIX='--python 3.12 --jax newest'] [MATRIX='-- tests/mixture']
 
-Each combination has an environment of its own (.venv-3.12-newest) with an installation that is not editable, so
-that the tests import what a user installs. At the end a table says what passed, what failed and what was not found.
+Each combination has an environment of its own (.venv-3.12-newest). The installation there is not editable,
+so that the tests import what a user installs. At the end a table says what passed, what failed and what was
+not found.
 """
 
 import argparse
@@ -48,7 +49,9 @@ def installed(python: str, version: str, jax: str) -> Path:
 
 def main() -> None:
     """Run the combinations asked for; the exit status is 1 if one of them failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--python", nargs="+", choices=PYTHONS, default=PYTHONS)
     parser.add_argument("--jax", nargs="+", choices=tuple(JAX), default=tuple(JAX))
     parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
