@@ -198,8 +198,8 @@ class SingleFit:
         aside = options.elbo.reserve + first_evaluations
         if options.verify:
             region = jax.device_get(state.prior)
-            most = options.limits.max_evaluations
-            self._verifier = Verifier(algorithm, target, region, most, options.accuracy is not None)
+            allowed = options.limits.max_evaluations
+            self._verifier = Verifier(algorithm, target, region, allowed, options.accuracy is not None)
             self._midway = MidwayCheck()
             if adds and not random:
                 recorders.append(self._midway)
