@@ -34,12 +34,12 @@ def values(x):
 @pytest.fixture(scope="module")
 def half():
     """A fit that lacks one of two modes, and whose samples cannot show it."""
-    return natmix.fit(two, dim=2, max_evaluations=20_000, progress=False, verify=False)
+    return natmix.fit(two, dim=2, max_evaluations=20_000, accuracy=None, progress=False, verify=False)
 
 
 @pytest.fixture(scope="module")
 def good():
-    return natmix.fit(one, dim=2, max_evaluations=40_000, progress=False, verify=False)
+    return natmix.fit(one, dim=2, max_evaluations=40_000, accuracy=None, progress=False, verify=False)
 
 
 def test_a_missed_mode_is_flagged_by_default_and_by_samples_not(half):

@@ -168,7 +168,7 @@ def funnel(x):
 @pytest.mark.parametrize(("fn", "dim"), [(cauchy, 5), (funnel, 10)])
 def test_a_fit_that_stopped_too_early_is_no_proposal(fn, dim):
     """Its log evidence is too low by many standard errors, though k-hat is now and then below its limit."""
-    found = natmix.fit(fn, dim, max_evaluations=20_000, progress=False, verify=False)
+    found = natmix.fit(fn, dim, accuracy=None, max_evaluations=20_000, progress=False, verify=False)
     assert found.stopped == "max_evaluations"
     draws = [evaluated_draws(found.mixture, found.target, jax.random.key(s), 2000) for s in range(8)]
     verdicts = [diagnose(found.mixture, d, stopped=found.stopped) for d in draws]

@@ -13,6 +13,7 @@ from natmix import HostTarget, Mixture
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.engine.accuracy import ACCURATE, LARGEST_ERRORS, AccuracyRule, is_accurate, marginal_errors
 from natmix.engine.convergence import CHECK_EVERY, StoppingRule
+from natmix.engine.verifier import SEARCH_EVALUATIONS
 from natmix.gmmvi import GMMVI
 
 jax.config.update("jax_enable_x64", True)
@@ -183,19 +184,24 @@ def test_a_gaussian_is_done_after_few_evaluations():
     def target(x):
         return -0.5 * jnp.sum((x - 1.0) ** 2)
 
-    result = natmix.fit(target, 3, accuracy=0.02, progress=False)
+    result = natmix.fit(target, 3, progress=False)
+    assert result.settings["accuracy"] == 0.02
     assert result.stopped == "converged"
-    assert result.counts.evaluations < 8_000
-    assert result.diagnosis.verdict in ("trust", "unsearched")
+    counts = result.counts
+    assert counts.evaluations - counts.verification_evaluations < 5_000
+    assert 0 < counts.verification_evaluations <= SEARCH_EVALUATIONS
+    assert result.diagnosis.verdict == "trust"
     assert result.diagnosis.gap.value < 0.02
     assert result.summary().splitlines()[0].endswith("converged.")
-    by_default = natmix.fit(target, 3, max_iterations=40, progress=False)
-    assert by_default.settings["accuracy"] is None
-    assert by_default.counts.refuted_evaluations == 0
+    without = natmix.fit(target, 3, accuracy=None, max_iterations=80, progress=False)
+    assert without.stopped == "max_iterations"
+    assert without.settings["accuracy"] is None
+    assert without.settings["algorithm"]["sample_selector"]["desired_samples"] == 100
+    assert without.counts.refuted_evaluations == 0
 
 
 def test_more_samples_without_an_accuracy_and_a_negative_accuracy_are_refused():
     with pytest.raises(ValueError, match="more_samples goes with accuracy"):
-        natmix.fit(PLAIN.log_prob, 3, more_samples=False)
+        natmix.fit(PLAIN.log_prob, 3, accuracy=None, more_samples=False)
     with pytest.raises(ValueError, match="accuracy must be a number of nats"):
         natmix.fit(PLAIN.log_prob, 3, accuracy=-1)

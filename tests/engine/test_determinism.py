@@ -56,7 +56,13 @@ def test_fit_does_not_depend_on_the_length_of_chunks(chunk_seconds, first, monke
     def callback(snapshot):
         capacities[snapshot.iteration] = snapshot._state.mixture.num_components
 
-    result = natmix.fit(tiny().target, init_scale=3.0, max_iterations=110, callback=callback, **GROWING)
+    options: dict[str, Any] = {
+        "init_scale": 3.0,
+        "max_iterations": 110,
+        "accuracy": 0.0,
+        "callback": callback,
+    }
+    result = natmix.fit(tiny().target, callback=callback, **options, **GROWING)
     numbers = {k: v for k, v in result.trajectory.items() if k != "seconds"}
     numbers["mixture"] = np.concatenate([np.ravel(a) for a in jax.tree.leaves(result.mixture)])
     numbers["elbo"] = np.array([result.elbo.value, result.elbo.standard_error])

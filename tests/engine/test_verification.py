@@ -15,7 +15,15 @@ from natmix.diagnostics.chains import ChainsLateError
 from natmix.diagnostics.elbo import evaluated_draws
 from natmix.diagnostics.mode_search import NARROW_WIDTH
 from natmix.engine.limits import Limits
-from natmix.engine.verifier import COST_SHARE, MAX_REPAIRS, RESERVED_SHARE, Verifier, tail_scales
+from natmix.engine.verifier import (
+    COST_SHARE,
+    MAX_REPAIRS,
+    MIN_EVALUATIONS,
+    RESERVED_SHARE,
+    SEARCH_EVALUATIONS,
+    Verifier,
+    tail_scales,
+)
 
 jax.config.update("jax_enable_x64", True)
 
@@ -30,9 +38,9 @@ def two(x):
 LOG_Z = np.log(2 * np.pi)
 
 
-@pytest.fixture(scope="module")
-def repaired():
-    return natmix.fit(two, 2, progress=False)
+@pytest.fixture(scope="module", params=[0.02, None], ids=["accuracy", "patience"])
+def repaired(request):
+    return natmix.fit(two, 2, accuracy=request.param, progress=False)
 
 
 def test_a_mode_that_was_missed_becomes_a_component(repaired):
@@ -44,7 +52,8 @@ def test_a_mode_that_was_missed_becomes_a_component(repaired):
     assert repair.components == 1
     assert repaired.verification.mode_search.missed == ()
     assert repaired.verification.unrepaired == ""
-    assert "1 component added for what a mode search found after 100 iterations" in repaired.summary()
+    after = 100 if repaired.settings["accuracy"] is None else 20
+    assert f"1 component added for what a mode search found after {after} iterations" in repaired.summary()
 
 
 @pytest.mark.parametrize(
@@ -96,15 +105,19 @@ def test_without_it_the_mode_is_missed_and_the_diagnosis_searches_by_itself():
 
 
 def test_the_same_seed_gives_the_same_fit(repaired):
-    again = natmix.fit(two, 2, progress=False)
+    again = natmix.fit(two, 2, accuracy=repaired.settings["accuracy"], progress=False)
     np.testing.assert_array_equal(again.mixture.means, repaired.mixture.means)
     np.testing.assert_array_equal(again.mixture.log_weights, repaired.mixture.log_weights)
     assert again.counts == repaired.counts
 
 
-def test_it_costs_at_most_a_quarter(repaired):
+def test_what_it_costs_at_most(repaired):
     counts = repaired.counts
-    assert 0 < counts.verification_evaluations <= COST_SHARE * counts.evaluations
+    assert counts.verification_evaluations > 0
+    if repaired.settings["accuracy"] is None:
+        assert counts.verification_evaluations <= COST_SHARE * counts.evaluations
+    else:
+        assert counts.verification_evaluations <= SEARCH_EVALUATIONS + MIN_EVALUATIONS
     total = counts.training_evaluations + counts.elbo_evaluations + counts.verification_evaluations
     assert counts.evaluations == counts.first_evaluations + total
 
@@ -193,7 +206,7 @@ def test_many_modes_in_many_dimensions():
 def test_the_time_limit_leaves_the_last_search_its_share(monkeypatch):
     readings = iter(range(1_000_000))
     monkeypatch.setattr("natmix.engine.clock.Clock.read", lambda clock: 0.25 * next(readings))
-    result = natmix.fit(two, 2, max_seconds=50, tolerance=0.0, progress=False)
+    result = natmix.fit(two, 2, max_seconds=50, tolerance=0.0, accuracy=0.0, progress=False)
     assert result.stopped == "max_seconds"
     search = result.verification.mode_search
     assert search is not None

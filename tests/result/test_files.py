@@ -142,6 +142,7 @@ def test_positions_with_classes_of_the_user_s_are_dictionaries_without_them(tmp_
     np.testing.assert_array_equal(again.sample(5)["second"], result.sample(5).second)
 
 
+@few_iterations
 def test_numpyro_models(numpyro_result, tmp_path):
     again = saved(numpyro_result, tmp_path)
     assert_same(numpyro_result, again)

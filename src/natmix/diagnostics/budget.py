@@ -48,8 +48,12 @@ class DiagnosticBudget:
 
     @property
     def run_evaluations(self) -> int:
-        """The most evaluations that all L-BFGS runs may take together."""
-        return int(COST_SHARE * self.fit_evaluations)
+        """The most evaluations that all L-BFGS runs may take together.
+
+        A fit that has converged may be too short for a share of it to be enough: it gets `MIN_RUNS`.
+        """
+        least = MIN_RUNS * EVALUATIONS_PER_RUN if self.stopped == "converged" else 0
+        return max(int(COST_SHARE * self.fit_evaluations), least)
 
     @property
     def run_seconds(self) -> float:

@@ -21,7 +21,7 @@ from natmix.diagnostics.exploration import (
     explore,
 )
 from natmix.diagnostics.look_back import unexplained_points
-from natmix.diagnostics.mode_search import MOST_PROBES, ModeSearch, search_modes
+from natmix.diagnostics.mode_search import MANY_PROBES, MOST_PROBES, ModeSearch, search_modes
 from natmix.diagnostics.population_search import search_without_gradients
 from natmix.diagnostics.search_problem import SearchProblem
 from natmix.interrupts import Interrupted
@@ -34,6 +34,8 @@ _SOUND_GAP, _SOUND_K_HAT = 0.003, 0.5
 tails that a mixture does not cover show in one of them first."""
 _LOOK_BACK_QUANTILE = 0.05
 """A stored sample is unexplained only if its density is above this quantile of the mixture's samples."""
+_MOST_FOR_CHAINS = 0.85
+"""Where the fewest chains would take more of a search's evaluations, none are left for them."""
 _MAX_STARTS = 16
 """L-BFGS runs from unexplained stored samples."""
 
@@ -121,8 +123,10 @@ def verify(
     key_search, key_chains = jax.random.split(key)
     deadline = time.monotonic() + max_seconds
     log_z = first.log_evidence.value
-    problem = SearchProblem(mixture, target, region, log_z, key_search, max_evaluations, max_seconds)
-    search, not_searched, spent = _search(problem, draws, stored, first, before)
+    for_chains = 0 if _no_chains_because(target, first) else _reserved(max_evaluations, len(draws))
+    most = max_evaluations - for_chains
+    problem = SearchProblem(mixture, target, region, log_z, key_search, most, max_seconds)
+    search, not_searched, spent = _search(problem, draws, stored, before)
     exploration, not_explored = None, "the mode search found something first"
     if time.monotonic() >= deadline:
         not_explored = "the time limit was reached"
@@ -141,7 +145,6 @@ def _search(
     problem: SearchProblem,
     draws: EvaluatedDraws,
     stored: StoredSamples | None,
-    first: Diagnosis,
     before: ModeSearch | None,
 ) -> tuple[ModeSearch | None, str, int]:
     """What it found, why nothing, and its evaluations."""
@@ -159,7 +162,7 @@ def _search(
         else:
             starts = None if stored is None else _unexplained(problem, draws, stored)
             probed = 0 if before is None else min(sum(before.hits) // 2, most // 4)
-            near = min(MOST_PROBES, most if _no_chains_because(problem.target, first) else most // 2)
+            near = min(MOST_PROBES, max(MANY_PROBES, most // 4))
             found = search_modes(problem, runs, starts, probed=probed, widen=True, near_probes=near)
     except TargetError as error:
         return None, f"it failed. {error}", error.evaluations
@@ -189,6 +192,12 @@ def _no_chains_because(target: AbstractTarget, first: Diagnosis) -> str:
     if gap.value + 2 * gap.standard_error <= _SOUND_GAP and first.k_hat <= _SOUND_K_HAT:
         return NO_SIGN
     return ""
+
+
+def _reserved(max_evaluations: int, samples: int) -> int:
+    """Evaluations that a mode search leaves to the chains: of the fewest, if they leave something to it."""
+    cost = chain_evaluations(MIN_CHAINS, SHORT_CHAIN_STEPS, samples)
+    return cost if cost <= _MOST_FOR_CHAINS * max_evaluations else 0
 
 
 def _explore(

@@ -32,7 +32,6 @@ from natmix.engine.trajectory import TrajectoryRecorder
 from natmix.engine.verifier import (
     MIDWAY,
     MIDWAY_SAMPLES,
-    MIN_EVALUATIONS,
     Addition,
     MidwayCheck,
     Verifier,
@@ -199,8 +198,8 @@ class SingleFit:
         aside = options.elbo.reserve + first_evaluations
         if options.verify:
             region = jax.device_get(state.prior)
-            least = 0 if options.accuracy is None else MIN_EVALUATIONS
-            self._verifier = Verifier(algorithm, target, region, options.limits.max_evaluations, least)
+            allowed = options.limits.max_evaluations
+            self._verifier = Verifier(algorithm, target, region, allowed, options.accuracy is not None)
             self._midway = MidwayCheck()
             if adds and not random:
                 recorders.append(self._midway)

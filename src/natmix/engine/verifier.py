@@ -34,9 +34,14 @@ RESERVED_SHARE = 0.15
 _MIDWAY_SECONDS = 0.5
 """The share of the seconds left that a search on the way may take."""
 MIN_EVALUATIONS = 5000
-"""With an accuracy to reach, if no limit has ended the fit it may take so many, and again as many after each
-repair: the shorter a fit, the less it has seen of other modes. Samples of mixtures that were repaired then do
-not count."""
+"""With an accuracy to reach, if no limit of evaluations or iterations has ended the fit, it may take so many,
+and again as many after each repair: the shorter a fit, the less it has seen of other modes. Samples of
+mixtures that were repaired then do not count."""
+SEARCH_EVALUATIONS, OUTSIDE_EVALUATIONS = 54_000, 20_000
+"""The search of an accurate fit may take so many, or half of what is left of ``max_evaluations``: such a fit
+is too short for a share of it to be enough. The first is for targets inside JAX, and suffices for trust:
+rounds of L-BFGS runs, `MANY_PROBES` and chains. The second is for gradients from outside, which cost more;
+without gradients it is `MIN_EVALUATIONS`."""
 MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
 _WIDER = 1.5
@@ -108,10 +113,10 @@ class Verifier:
         target: AbstractTarget,
         region: Mixture,
         max_evaluations: int | None,
-        min_evaluations: int = 0,
+        accuracy: bool = False,
     ) -> None:
         self._algorithm, self._target, self._region = algorithm, target, region
-        self._least = min_evaluations
+        self._least = MIN_EVALUATIONS if accuracy else 0
         self._max_evaluations = max_evaluations
         self._repairs: list[Repair] = []
         self._evaluations = self._spent = 0
@@ -132,6 +137,13 @@ class Verifier:
     def reserved_seconds(self, limits: Limits) -> float:
         """Seconds set aside for the last search, with the samples before it."""
         return 0.0 if limits.max_seconds is None or self._random else RESERVED_SHARE * limits.max_seconds
+
+    @property
+    def _enough(self) -> int:
+        """Evaluations for the search of an accurate fit."""
+        if not self._target.has_gradient:
+            return MIN_EVALUATIONS
+        return SEARCH_EVALUATIONS if self._target.inside_jax else OUTSIDE_EVALUATIONS
 
     @property
     def _random(self) -> bool:
@@ -169,13 +181,15 @@ class Verifier:
 
         A search on the way takes half of that at most, and leaves the reserve to the last one.
         """
-        by_itself = run.stopped in (ACCURATE, "converged", MIDWAY)
+        by_itself = run.stopped in (ACCURATE, "converged", "max_seconds", MIDWAY)
         least = self._least * (1 + len(self._repairs)) + self._spent if self._least and by_itself else 0
         if self._max_evaluations is not None:
             least = min(least, int(COST_SHARE * self._max_evaluations))
+        left, midway = run.budget(), run.stopped == MIDWAY
+        if run.stopped == ACCURATE:
+            enough = self._enough if left is None else min(self._enough, (left + self.reserve) // 2)
+            least = max(least, self._evaluations + enough)
         share = max(int(COST_SHARE / (1 - COST_SHARE) * other_evaluations), least) - self._evaluations
-        left = run.budget()
-        midway = run.stopped == MIDWAY
         if left is not None:
             share = min(share, left if midway else left + self.reserve)
         return max(share // 2 if midway else share, 0)
