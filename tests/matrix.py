@@ -41,9 +41,9 @@ def installed(python: str, version: str, jax: str) -> Path:
     inside = folder / "bin" / "python"
     if not inside.exists():
         subprocess.run([python, "-m", "venv", str(folder)], check=True)
-    command = [inside, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(ROOT)]
-    subprocess.run([inside, "-m", "pip", "install", "--quiet", f"{ROOT}[dev]", *JAX[jax]], check=True)
-    subprocess.run(command, check=True)
+    install = [str(inside), "-m", "pip", "install", "--quiet"]
+    subprocess.run([*install, f"{ROOT}[dev]", *JAX[jax]], check=True)
+    subprocess.run([*install, "--force-reinstall", "--no-deps", str(ROOT)], check=True)
     return inside
 
 
