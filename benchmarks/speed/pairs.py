@@ -70,7 +70,9 @@ def compare(other: Path, rows: list[str], sizes: list[str], pairs: int) -> None:
     for kind, name in [*(("row", r) for r in rows), *(("size", s) for s in sizes)]:
         trees = [Tree(ROOT), Tree(other)]
         for tree in trees:
-            tree.ask(**{kind: name})
+            tree.send(**{kind: name})
+        for tree in trees:
+            tree.answer()
         spent = np.empty((pairs, 2))
         for pair in range(pairs):
             for side in (0, 1) if pair % 2 == 0 else (1, 0):
