@@ -1,8 +1,10 @@
 """`fit`: from a log density to a mixture."""
 
+import contextlib
 import inspect
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,8 +14,10 @@ from jaxtyping import ArrayLike
 
 from natmix.checks import as_int
 from natmix.engine.capacity import initial_capacity
+from natmix.engine.checkpoint_schedule import CHECKPOINT_SECONDS
 from natmix.engine.clock import Clock
 from natmix.engine.final_elbo import FinalElbo
+from natmix.engine.fit_checkpoint import Begun, FitCheckpoints, Resume, owner_of, target_values
 from natmix.engine.limits import Limits
 from natmix.engine.single_fit import FitOptions, SingleFit
 from natmix.engine.snapshot import FitSnapshot
@@ -39,7 +43,7 @@ from natmix.models.front_ends import check_not_traced, with_data
 from natmix.models.stan_backends import showing
 from natmix.random_keys import run_key, split_keys
 from natmix.result.export import own_draws
-from natmix.result.fit_result import BeforeIterations, fit_result
+from natmix.result.fit_result import BeforeIterations, finished_result, fit_result
 from natmix.result.result import Result
 from natmix.targets import as_target
 
@@ -77,6 +81,9 @@ def fit(
     callback: Callable[[FitSnapshot], Any] | None = None,
     verify: bool = True,
     more_samples: MoreSamples = True,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    resume: Resume = True,
     **overrides: Any,
 ) -> Result:
     """Approximate an unnormalised log density by a Gaussian mixture.
@@ -160,6 +167,13 @@ def fit(
             accuracy is reached. False: the first number to the end. Or a list of hyperparameters by module,
             one step each: ``[{"sample_selector": {"desired_samples": 500}}]``. A fit whose
             ``sample_selector`` says how many samples keeps that number, unless there is such a list.
+        checkpoint: a folder for checkpoints. The same call goes on from the last one, after Ctrl-C, SIGTERM,
+            a kill or an end by ``callback``, and ends with the same numbers, bit for bit on the same machine.
+            Once the fit has ended, the same call only reads its result. The target is recognised by its
+            values at up to four points, which are evaluated in addition (docs/checkpoints.md).
+        checkpoint_seconds: between two checkpoints; more if they take long, and at most 10 before the first.
+        resume: True to go on from a checkpoint in the folder, and to raise an error if it is of another fit,
+            target or data, or of other software; "anyway" to go on nevertheless; False to begin anew.
         **overrides: hyperparameters by module, for example ``sample_selector={"desired_samples": 500}``.
 
     Returns:
@@ -181,6 +195,7 @@ def fit(
     options = FitOptions(limits, tolerance, final, progress, callback, verify, accuracy)
     if accuracy is None and more_samples is not True:
         raise ValueError("more_samples goes with accuracy; leave accuracy=None out.")
+    checkpoints = None if checkpoint is None else FitCheckpoints(checkpoint, checkpoint_seconds, resume)
     check_names(overrides, inspect.signature(fit).parameters)
     devices = as_mesh(mesh)
     region = Region(init_mean, init_scale, init_covariance, box)
@@ -215,34 +230,13 @@ def fit(
     if devices is not None:
         chosen = chosen.on(devices)
     later = list(itertools.accumulate(increases, with_hyperparameters, initial=chosen))[1:]
-
-    probes = found.probes
-    if chosen.ng_estimator.needs_gradient:
-        probes += checked_gradient(known, model, initial.prior or initial.mixture, max_evaluations, seed)
-
-    # The initial mixture.
     method = arguments.method_for(known)
-    if method != "region":
-        most = None if max_evaluations is None else (max_evaluations - probes) // 4
-        initial = arguments.found_by(method, known, key_start, most)
-
-    # The run.
-    with using(chosen.plan(initial.mixture).alone()):
-        capacity = initial_capacity(chosen, initial.mixture.num_components, initial.mixture.dim)
-        state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
-        evaluations = probes + initial.evaluations
-        one = SingleFit(
-            chosen, known, state, initial.mixture.num_components, options, evaluations, clock, later
-        )
-        begin = BeforeIterations(probes, initial.evaluations, clock.read(), jax.device_get(state.prior))
-        outcome = one.run(key_elbo)
-
     settings = {
         "algorithm": chosen.settings(),
         "dim": known.dim,
         "seed": int(seed),
         **arguments.region.settings(),
-        "init_components": initial.mixture.num_components,
+        "init_components": arguments.components,
         "init_mixture": init_mixture is not None,
         "init_draws": None if draws is None else draws.settings(),
         "start": method,
@@ -252,8 +246,50 @@ def fit(
         **options.settings(),
         "more_samples": increases,
     }
-    notes += [initial.note] if initial.note else []
-    result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())
+
+    with contextlib.ExitStack() as held:
+        # What was begun before.
+        probes, loaded = found.probes, None
+        if checkpoints is not None:
+            held.enter_context(checkpoints.held())
+            values = target_values(known, initial.prior or initial.mixture)
+            probes += len(values)
+            owner = owner_of(settings, arguments.mixture, values)
+            loaded = checkpoints.load(owner, arguments.dtype, [chosen, *later])
+            if loaded is not None and checkpoints.finished is not None:
+                return finished_result(checkpoints.finished, known, model)
+
+        # The initial mixture.
+        if loaded is not None:
+            initial, probes = loaded.begun.first, loaded.begun.probes
+        else:
+            if chosen.ng_estimator.needs_gradient:
+                region_mixture = initial.prior or initial.mixture
+                probes += checked_gradient(known, model, region_mixture, max_evaluations, seed)
+            if method != "region":
+                most = None if max_evaluations is None else (max_evaluations - probes) // 4
+                initial = arguments.found_by(method, known, key_start, most)
+        seconds = clock.read() if loaded is None else loaded.begun.seconds
+        if checkpoints is not None:
+            checkpoints.begin(owner, Begun(initial, probes, seconds))
+
+        # The run.
+        with using(chosen.plan(initial.mixture).alone()):
+            components = initial.mixture.num_components
+            capacity = initial_capacity(chosen, components, initial.mixture.dim)
+            state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
+            evaluations = probes + initial.evaluations
+            one = SingleFit(chosen, known, state, components, options, evaluations, clock, later, checkpoints)
+            begin = BeforeIterations(probes, initial.evaluations, seconds, jax.device_get(state.prior))
+            if loaded is not None:
+                one.go_on_from(loaded.state, loaded.records)
+            outcome = one.run(key_elbo)
+
+        settings["init_components"] = components
+        notes += [initial.note] if initial.note else []
+        result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())
+        if checkpoints is not None and outcome.ended:
+            checkpoints.keep_result(result.save)
     if outcome.failure is not None:
         outcome.failure.result = result if outcome.iterations else None
         raise outcome.failure from outcome.failure.__cause__

@@ -60,7 +60,6 @@ def test_fit_does_not_depend_on_the_length_of_chunks(chunk_seconds, first, monke
         "init_scale": 3.0,
         "max_iterations": 110,
         "accuracy": 0.0,
-        "callback": callback,
     }
     result = natmix.fit(tiny().target, callback=callback, **options, **GROWING)
     numbers = {k: v for k, v in result.trajectory.items() if k != "seconds"}

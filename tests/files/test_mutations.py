@@ -15,6 +15,7 @@ KINDS = (
     "diagonal mixture",
     "result",
     "checkpoint",
+    "fit checkpoint",
     "trace",
     "weights",
     "evaluations",

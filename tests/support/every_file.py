@@ -13,6 +13,7 @@ from quick_fits import LEAST
 
 import natmix
 from natmix import GMMVI, Mixture, Result
+from natmix.engine.fit_checkpoint import read_fit_checkpoint
 from natmix.experiments.runs.checkpoint import Owner, load_checkpoint
 from natmix.experiments.runs.directory import SeedFiles, fingerprint, read_config
 from natmix.experiments.runs.history import (
@@ -81,6 +82,17 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
         leaves = [jax.random.key_data(a) if a.dtype == state.key.dtype else a for a in jax.tree.leaves(state)]
         return leaves, records.progress, records.trace, records.weights.arrays(), records.evaluations
 
+    natmix.fit(
+        bounded, 2, checkpoint=folder / "fit", checkpoint_seconds=0.0, elbo_samples=40, verify=False, **LEAST
+    )
+    fit_algorithm = result.algorithm
+
+    def fit_checkpoint(path: Path) -> Any:
+        made = read_fit_checkpoint(path, [fit_algorithm], None)
+        state = made.state
+        leaves = [jax.random.key_data(a) if a.dtype == state.key.dtype else a for a in jax.tree.leaves(state)]
+        return leaves, made.begun, made.records
+
     def whole_result(path: Path) -> Any:
         found = Result.load(path)
         parts = (found.mixture, found.start, found.elbo, found.counts, found.timings, found.settings)
@@ -91,6 +103,7 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
         "diagonal mixture": EveryFile((folder / "diagonal").read_bytes(), with_metadata),
         "result": EveryFile((folder / "result").read_bytes(), whole_result),
         "checkpoint": EveryFile(files.checkpoint.read_bytes(), checkpoint),
+        "fit checkpoint": EveryFile((folder / "fit" / "state.safetensors").read_bytes(), fit_checkpoint),
         "trace": EveryFile(files.trace.read_bytes(), read_trace),
         "weights": EveryFile(files.weights.read_bytes(), lambda path: read_weights(path)[0].arrays()),
         "evaluations": EveryFile(files.metrics.read_bytes(), lambda path: read_evaluations(path)),

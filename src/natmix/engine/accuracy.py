@@ -1,5 +1,6 @@
 """When a fit is accurate: KL(q || p) by the samples of its iterations, confirmed by fresh ones."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,14 @@ _WAIT = 0.25
 _LARGEST_BIAS = 10.0
 
 
+class StoredAccuracyRule(NamedTuple):
+    """What an `AccuracyRule` knows at a checkpoint."""
+
+    next: int
+    bias: float
+    last: float
+
+
 class AccuracyRule(Recorder):
     """Pauses a run once KL(q || p) by its own samples is small, judged every `CHECK_EVERY` iterations.
 
@@ -59,6 +68,15 @@ class AccuracyRule(Recorder):
         self._next = 0
         self._bias = 1.0
         self._last = np.inf
+
+    def stored(self) -> StoredAccuracyRule:
+        """What is needed to go on, with the trajectory."""
+        return StoredAccuracyRule(self._next, self._bias, self._last)
+
+    def restore(self, stored: StoredAccuracyRule, since: Mapping[str, np.ndarray]) -> None:
+        """Go on from there; ``since`` is the trajectory since the last check."""
+        self._next, self._bias, self._last = stored
+        self._recent = [since["kl"]] if since else []
 
     def restart(self) -> None:
         """Forget the iterations before a repair, or before a change of the number of samples."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -26,6 +27,15 @@ TOLERANCE = 1e-3
 
 _BLOCK = 10
 _SIGMAS = 3.0
+
+
+class StoredConvergence(NamedTuple):
+    """What a `Convergence` knows at a checkpoint."""
+
+    iterations: int
+    last_rise: int
+    births: list[tuple[int, int]]
+    objective: list[float]
 
 
 class Convergence:
@@ -56,6 +66,17 @@ class Convergence:
             self._births.popleft()
         if self._rises():
             self._last_rise = self._iterations
+
+    def stored(self) -> StoredConvergence:
+        """What is needed to go on."""
+        return StoredConvergence(self._iterations, self._last_rise, list(self._births), list(self._objective))
+
+    def restore(self, stored: StoredConvergence) -> None:
+        """Go on from there."""
+        self._iterations, self._last_rise = stored.iterations, stored.last_rise
+        self._births = deque(stored.births)
+        self._objective.clear()
+        self._objective.extend(stored.objective)
 
     @property
     def flat(self) -> bool:
@@ -96,6 +117,13 @@ def _standard_error(values: np.ndarray, batches: int = 10) -> float:
     return float(means.std(ddof=1) / np.sqrt(batches))
 
 
+class StoredBest(NamedTuple):
+    """What a `BestMixture` knows at a checkpoint, the mixture left out."""
+
+    bound: float
+    recent: list[tuple[float, float]]
+
+
 class BestMixture:
     """Keeps the best mixture by a lower confidence bound of its objective.
 
@@ -115,6 +143,16 @@ class BestMixture:
         bound = mean - _SIGMAS * error
         if np.isfinite(bound) and bound >= self.bound:
             self.bound, self.mixture = bound, mixture()
+
+    def stored(self) -> StoredBest:
+        """What is needed to go on, with the mixture."""
+        return StoredBest(self.bound, list(self._recent))
+
+    def restore(self, stored: StoredBest) -> None:
+        """Go on from there."""
+        self.bound = stored.bound
+        self._recent.clear()
+        self._recent.extend(stored.recent)
 
     def forget(self) -> None:
         """Let any later mixture be better."""
@@ -168,6 +206,15 @@ class StoppingRule(Recorder):
         self._convergence = Convergence(old.tolerance, old.window, births)
         self._new = []
 
+    def stored(self) -> StoredConvergence:
+        """What is needed to go on, with the trajectory."""
+        return self._convergence.stored()
+
+    def restore(self, stored: StoredConvergence, since: Mapping[str, np.ndarray]) -> None:
+        """Go on from there; ``since`` is the trajectory since the last check."""
+        self._convergence.restore(stored)
+        self._new = [objective(since, self._temperature)] if since else []
+
     def replay(self, trace: Mapping[str, np.ndarray]) -> None:
         """Restore what it knew at a checkpoint, from the trace of the iterations before.
 
@@ -202,12 +249,23 @@ class BestRecorder(Recorder):
         self._new: list[Mapping[str, np.ndarray]] = []
 
     def started(self, run: SingleRun) -> None:
-        self._best = BestMixture(jax.device_get(run.state.mixture))
+        if not run.iterations:
+            self._best = BestMixture(jax.device_get(run.state.mixture))
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:
         self._new.append(chunk.infos)
         if run.iterations % CHECK_EVERY == 0:
             self._judge(run)
+
+    def stored(self) -> tuple[StoredBest, Mixture]:
+        """What is needed to go on, with the trajectory."""
+        return self._best.stored(), self._best.mixture
+
+    def restore(self, stored: StoredBest, mixture: Mixture, since: Mapping[str, np.ndarray]) -> None:
+        """Go on from there; ``since`` is the trajectory since the last check."""
+        self._best = BestMixture(mixture)
+        self._best.restore(stored)
+        self._new = [since] if since else []
 
     def restart(self) -> None:
         """Forget how good earlier mixtures were: estimates with other numbers of samples do not compare."""

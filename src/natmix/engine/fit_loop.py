@@ -41,7 +41,8 @@ class FitLoop:
             chunk_ends: iterations; chunks end at the multiples of each.
             recorder_failures: errors of recorders that end their run alone; others leave the loop.
         """
-        self.active = list(runs)
+        self._runs = list(runs)
+        self.active = [run for run in runs if run.stopped is None]
         self.failure: TargetError | None = None
         self.broken_off = False
         self._runner, self._interrupt, self._chunk_ends = (
@@ -54,7 +55,7 @@ class FitLoop:
     def run(self, going_on: Callable[[Sequence[State]], bool] = lambda states: True) -> None:
         """Advance until all runs have ended or ``going_on(states)``, asked before every chunk, is False."""
         try:
-            for run in self.active:
+            for run in self._runs:
                 for recorder in run.recorders:
                     recorder.started(run)
             self._go_on(going_on)

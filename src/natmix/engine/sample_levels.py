@@ -12,11 +12,10 @@ FLAT = "flat"
 """Why a run pauses to go on with more samples."""
 
 
-def with_more_samples(runner: ChunkRunner, state: State, algorithm: GMMVI) -> tuple[ChunkRunner, State]:
-    """A runner of ``algorithm``, and the state for it; old samples are kept if it reuses as many."""
-    changed = ChunkRunner(algorithm, runner.target, runner.most_components, runner.shrink_every)
-    with using(algorithm.plan(state)):
-        return changed, _converted(runner.algorithm, changed.algorithm, state)
+def with_more_samples(before: ChunkRunner, after: ChunkRunner, state: State) -> State:
+    """The state for another runner; old samples are kept if it reuses as many."""
+    with using(after.algorithm.plan(state)):
+        return _converted(before.algorithm, after.algorithm, state)
 
 
 @quick_jit()

@@ -1,7 +1,6 @@
 """One fit: a run until it has converged, its best mixture, and the ELBO of that mixture."""
 
 import dataclasses
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY, BestRecorder, StoppingRule, objective
 from natmix.engine.final_elbo import FinalElbo
+from natmix.engine.fit_checkpoint import FitCheckpoints, FitRecords, RunProgress, StoredFit
 from natmix.engine.fit_loop import FitLoop, evaluations_given
 from natmix.engine.limits import Limits, is_number
 from natmix.engine.progress_line import ProgressLine
@@ -137,6 +137,11 @@ class FitOutcome:
     verification_seconds: float = 0.0
     refuted_evaluations: int = 0
 
+    @property
+    def ended(self) -> bool:
+        """Whether the fit ended by itself or by a limit; otherwise it goes on from its checkpoint."""
+        return self.stopped not in ("interrupted", "failed", "callback")
+
 
 class SingleFit:
     """Runs one fit.
@@ -155,6 +160,7 @@ class SingleFit:
         first_evaluations: int,
         clock: Clock,
         more_samples: Sequence[GMMVI] = (),
+        checkpoints: FitCheckpoints | None = None,
     ) -> None:
         """Prepare the fit.
 
@@ -167,6 +173,7 @@ class SingleFit:
             first_evaluations: of the target before the first iteration.
             clock: started when the user called.
             more_samples: the algorithms to go on with, one each time that the ELBO stops rising.
+            checkpoints: where to write them, if anywhere.
         """
         self._algorithm, self._target, self._options = algorithm, target, options
         self._more_samples = list(more_samples)
@@ -184,7 +191,8 @@ class SingleFit:
         )
         self._accuracy = AccuracyRule(options.accuracy or 0.0)
         self._refuted = 0
-        self._compiled_before = 0.0
+        self._pauses = self._increases = 0
+        self._compiled_before = self._ran_before = 0.0
         recorders: list[Recorder] = [self._trajectory, self._rule, self._best, self._line]
         if judged:
             recorders.insert(1, self._accuracy)
@@ -194,15 +202,18 @@ class SingleFit:
             recorders.append(self._callback)
         self._first_evaluations = first_evaluations
         self._verifier: Verifier | None = None
+        self._midway = MidwayCheck()
         self._verification_seconds = 0.0
         aside = options.elbo.reserve + first_evaluations
         if options.verify:
             region = jax.device_get(state.prior)
             allowed = options.limits.max_evaluations
             self._verifier = Verifier(algorithm, target, region, allowed, options.accuracy is not None)
-            self._midway = MidwayCheck()
             if adds and not random:
                 recorders.append(self._midway)
+        self._checkpoints = None if checkpoints is None else checkpoints.recorder(self._records)
+        if self._checkpoints is not None:
+            recorders.append(self._checkpoints)
         self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
         if self._verifier is not None:
             self._run.seconds_aside = self._verifier.reserved_seconds(options.limits)
@@ -210,12 +221,64 @@ class SingleFit:
         self._interrupt = Interrupt()
         self._check_budget(self._run.aside)
 
+    def _records(self, run: SingleRun) -> FitRecords:
+        """What a checkpoint holds beside the state."""
+        best, mixture = self._best.stored()
+        trajectory = self._trajectory.arrays()
+        # Those of a call that was broken off will be made again.
+        evaluations = int(trajectory["evaluations"].sum(dtype=np.int64)) if trajectory else 0
+        numbers = StoredFit(
+            progress=RunProgress(**(run.progress() | {"evaluations": evaluations})),  # type: ignore[typeddict-item]
+            stopped=run.stopped,
+            pauses=self._pauses,
+            increases=self._increases,
+            refuted=self._refuted,
+            compiling=self._compiled_before + self._runner.compile_seconds,
+            running=self._ran_before + run.running_seconds,
+            verifying=self._verification_seconds,
+            rule=self._rule.stored(),
+            accuracy=self._accuracy.stored(),
+            best=best,
+            midway=self._midway.stored(),
+            verifier=None if self._verifier is None else self._verifier.stored(),
+        )
+        return FitRecords(numbers, mixture, trajectory)
+
+    def go_on_from(self, state: State, records: FitRecords) -> None:
+        """Go on from a checkpoint instead of the initial state."""
+        numbers, run = records.numbers, self._run
+        for _ in range(numbers["increases"]):
+            self._next_algorithm()
+        run.state = state
+        run.restore(dict(numbers["progress"]))
+        run.clock.go_on_from(run.seconds)
+        self._trajectory.restore(records.trajectory)
+        judged = run.iterations - run.iterations % CHECK_EVERY
+        since = {k: v[judged:] for k, v in records.trajectory.items()} if run.iterations > judged else {}
+        self._rule.restore(numbers["rule"], since)
+        self._accuracy.restore(numbers["accuracy"], since)
+        self._best.restore(numbers["best"], records.best, since)
+        self._midway.restore(numbers["midway"])
+        if self._verifier is not None and numbers["verifier"] is not None:
+            self._verifier.restore(numbers["verifier"])
+        self._pauses, self._refuted = numbers["pauses"], numbers["refuted"]
+        self._compiled_before, self._ran_before = numbers["compiling"], numbers["running"]
+        self._verification_seconds = numbers["verifying"]
+        self._set_aside()
+        # A limit may be another one now, and what the user stopped goes on.
+        run.stopped = _pause(numbers["stopped"]) or run.limit_reached(run.seconds)
+
     def run(self, key: PRNGKey) -> FitOutcome:
         """Run until the end or an interrupt; ``key`` is for the samples of the ELBO."""
         with self._interrupt.watching(), self._line:
             loop = FitLoop(self._runner, [self._run], self._interrupt, (CHECK_EVERY,))
             loop.run()
-            for attempt in itertools.count():
+            while True:
+                if self._interrupt.asked and self._checkpoints is not None and self._has_state:
+                    self._checkpoints.save(self._run)
+                if self._callback is not None and self._callback.asked:
+                    self._run.stopped = "callback"
+                attempt, self._pauses = self._pauses, self._pauses + 1
                 failure = loop.failure or self._run.failure
                 if failure is not None:
                     return self._outcome("failed", failure=failure)
@@ -244,18 +307,29 @@ class SingleFit:
                 if verified is not None:
                     return self._all_spent(verified, jax.random.fold_in(key, 2000))
                 loop.resume(self._run)
-        raise AssertionError("unreachable")
 
     def _raised(self) -> ChunkRunner:
         """The runner of the algorithm with more samples, for the state that is changed for it."""
         self._compiled_before += self._runner.compile_seconds
-        after = self._more_samples.pop(0)
-        self._runner, self._run.state = with_more_samples(self._runner, self._run.state, after)
-        self._rule.when_flat = FLAT if self._more_samples else None
+        before = self._next_algorithm()
+        self._run.state = with_more_samples(before, self._runner, self._run.state)
         self._rule.restart(int(self._run.state.births))
         self._accuracy.restart()
         self._best.restart()
         return self._runner
+
+    @property
+    def _has_state(self) -> bool:
+        """Whether the state was not lost in a chunk that was broken off."""
+        return not any(a.is_deleted() for a in jax.tree.leaves(self._run.state))
+
+    def _next_algorithm(self) -> ChunkRunner:
+        """Go on with the next algorithm; returns the runner of the one before."""
+        before, after = self._runner, self._more_samples.pop(0)
+        self._runner = ChunkRunner(after, before.target, before.most_components, before.shrink_every)
+        self._rule.when_flat = FLAT if self._more_samples else None
+        self._increases += 1
+        return before
 
     def _confirmable(self) -> bool:
         """Whether there are evaluations for fresh samples now, and for the final ELBO later."""
@@ -312,8 +386,6 @@ class SingleFit:
         if stopped not in _REPAIRABLE:
             return f"the fit {ENDED_EARLY[stopped]}"
         reached = self._run.limit_reached(self._run.now())
-        if self._callback is not None and self._callback.asked:
-            reached = "callback"
         if reached is not None:
             return f"the fit {ENDED_EARLY[reached]}"
         if not verifier.may_repair:
@@ -432,7 +504,7 @@ class SingleFit:
             evaluations=self._run.evaluations,
             stopped=stopped,
             compile_seconds=self._compiled_before + self._runner.compile_seconds,
-            running_seconds=self._run.running_seconds,
+            running_seconds=self._ran_before + self._run.running_seconds,
             elbo_seconds=0.0,
             notes=tuple(notes),
             failure=failure,
@@ -440,6 +512,11 @@ class SingleFit:
             verification_seconds=self._verification_seconds,
             refuted_evaluations=self._refuted,
         )
+
+
+def _pause(stopped: str | None) -> str | None:
+    """Why a run that is resumed has paused, if it goes on with what follows the pause."""
+    return stopped if stopped in (*_REPAIRABLE, FLAT) else None
 
 
 def _is_random(target: AbstractTarget) -> bool:

@@ -20,6 +20,10 @@ class TrajectoryRecorder(Recorder):
         seconds = np.linspace(run.chunk_start, run.seconds, len(chunk) + 1)[1:]
         self._chunks.append({**chunk.infos, "seconds": seconds})
 
+    def restore(self, stored: Mapping[str, np.ndarray]) -> None:
+        """Continue a stored trajectory."""
+        self._chunks = [stored] if stored else []
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Name to values, one per iteration."""
         if len(self._chunks) > 1:

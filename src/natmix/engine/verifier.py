@@ -2,7 +2,7 @@
 
 import math
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import scipy
 from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.saved_verification import saved_verification, stored_verification
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
 from natmix.engine.accuracy import ACCURATE
 from natmix.engine.convergence import CHECK_EVERY
@@ -62,6 +63,13 @@ _FIRST_SHARE = 0.3
 """The first one is earlier if this share of ``max_evaluations`` is spent earlier."""
 
 
+class StoredMidwayCheck(NamedTuple):
+    """What a `MidwayCheck` knows at a checkpoint."""
+
+    next: int
+    first: bool
+
+
 class MidwayCheck(Recorder):
     """Pauses a run for a verification while there is much left for a repair.
 
@@ -82,6 +90,14 @@ class MidwayCheck(Recorder):
             return None
         self._next, self._first = sys.maxsize, False
         return MIDWAY
+
+    def stored(self) -> StoredMidwayCheck:
+        """What is needed to go on."""
+        return StoredMidwayCheck(self._next, self._first)
+
+    def restore(self, stored: StoredMidwayCheck) -> None:
+        """Go on from there."""
+        self._next, self._first = stored
 
     def again(self, run: SingleRun) -> None:
         """Pause once more, after as many iterations as before the first time."""
@@ -104,6 +120,14 @@ class Addition(NamedTuple):
     by: str
 
 
+class StoredVerifier(TypedDict):
+    """What a `Verifier` knows at a checkpoint."""
+
+    evaluations: int
+    spent: int
+    last: dict[str, Any]
+
+
 class Verifier:
     """Decides how much to search, and what to add for what was found."""
 
@@ -121,6 +145,17 @@ class Verifier:
         self._repairs: list[Repair] = []
         self._evaluations = self._spent = 0
         self._last = Verification()
+
+    def stored(self) -> StoredVerifier:
+        """What is needed to go on."""
+        last = saved_verification(self.result())
+        return StoredVerifier(evaluations=self._evaluations, spent=self._spent, last=last)
+
+    def restore(self, stored: StoredVerifier) -> None:
+        """Go on from there."""
+        self._evaluations, self._spent = stored["evaluations"], stored["spent"]
+        self._last = stored_verification(stored["last"], self._target.dim)
+        self._repairs = list(self._last.repairs)
 
     @property
     def evaluations(self) -> int:

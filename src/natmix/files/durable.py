@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import secrets
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -95,6 +96,18 @@ def sync_folder(folder: Path) -> None:
     except PermissionError:  # one may write to a folder without being allowed to list it
         return
     _flush(descriptor)
+
+
+def check_writable(path: Path) -> None:
+    """Make the folder, and make sure that files can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path, prefix=".natmix-"):
+            pass
+    except OSError as error:
+        raise type(error)(
+            f"{path} cannot be written to ({error.strerror}); choose another folder."
+        ) from error
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -46,6 +46,32 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
+def exact_json(value: Any) -> str:
+    """Standard JSON from which `parse_exact_json` has every number back, NaN and infinity too."""
+    return json.dumps(_by_name(value), allow_nan=False)
+
+
+def parse_exact_json(text: str) -> Any:
+    """The value that `exact_json` wrote.
+
+    Raises:
+        ValueError: the text is something else.
+    """
+    return json.loads(text, object_hook=_from_name)
+
+
+def _by_name(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if isinstance(value, Mapping):
+        return {k: _by_name(v) for k, v in value.items()}
+    return [_by_name(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _from_name(value: dict[str, Any]) -> Any:
+    return float(value["float"]) if set(value) == {"float"} and isinstance(value["float"], str) else value
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write indented JSON without a seal, for people to edit."""
     write_text(path, to_json(value, indent=2) + "\n")

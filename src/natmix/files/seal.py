@@ -37,6 +37,7 @@ class FileFormat(NamedTuple):
 MIXTURE = FileFormat("natmix.Mixture", "mixture", "natmix.Mixture.load")
 RESULT = FileFormat("natmix.Result", "result", "natmix.Result.load")
 CHECKPOINT = FileFormat("natmix.Checkpoint", "checkpoint")
+FIT_CHECKPOINT = FileFormat("natmix.FitCheckpoint", "checkpoint of a fit", "natmix.fit")
 TRACE = FileFormat("natmix.Trace", "trace")
 WEIGHTS = FileFormat("natmix.WeightHistory", "history of weights")
 EVALUATIONS = FileFormat("natmix.Evaluations", "list of evaluations")
@@ -45,7 +46,19 @@ FAILURE = FileFormat("natmix.Failure", "record of a failure")
 ENVIRONMENT = FileFormat("natmix.Environment", "description of a machine")
 
 FORMATS = {
-    f.name: f for f in (MIXTURE, RESULT, CHECKPOINT, TRACE, WEIGHTS, EVALUATIONS, FINAL, FAILURE, ENVIRONMENT)
+    f.name: f
+    for f in (
+        MIXTURE,
+        RESULT,
+        CHECKPOINT,
+        FIT_CHECKPOINT,
+        TRACE,
+        WEIGHTS,
+        EVALUATIONS,
+        FINAL,
+        FAILURE,
+        ENVIRONMENT,
+    )
 }
 
 

@@ -2,23 +2,21 @@
 
 import contextlib
 import dataclasses
-import json
 import math
-import platform
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypedDict
 
 import jax
 import numpy as np
 
-from natmix._version import __version__
 from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import Elbo
 from natmix.files.arrays import read_arrays
+from natmix.files.json_text import exact_json, parse_exact_json
 from natmix.files.schema import SchemaError, conform
 from natmix.files.seal import RESULT, DamagedFileError
+from natmix.files.versions import versions
 from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
 from natmix.mixture.files import (
@@ -34,7 +32,6 @@ from natmix.result.saved_model import MODEL, GivenModel, model_file, model_tenso
 from natmix.result.saved_searches import keep_diagnosis, loaded_verification, saved_searches
 
 _SEARCHES = ("verification", "diagnosis")
-_PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 
 
 def save_result(result: Result, path: str | Path) -> None:
@@ -50,7 +47,7 @@ def save_result(result: Result, path: str | Path) -> None:
         "algorithm": result.algorithm.settings(),
         "start": None if result.start is None else result.start.covariance_family,
         "model": None if model is None else model.header,
-        "versions": _versions(),
+        "versions": versions(),
         **saved_searches(result),
     }
     tensors = mixture_tensors(result.mixture)
@@ -66,7 +63,7 @@ def save_result(result: Result, path: str | Path) -> None:
         tensors,
         {
             "representation": result.mixture.covariance_family,
-            "result": json.dumps(_finite(header), allow_nan=False),
+            "result": exact_json(header),
         },
     )
 
@@ -78,7 +75,7 @@ def load_result(path: str | Path, given: GivenModel, dtype: Any = None) -> Resul
     family = metadata.get("representation", "")
     mixture = built_mixture(family, stored, dtype, path)
     with _naming(path):
-        header = json.loads(metadata.get("result", ""), object_hook=_as_float)
+        header = parse_exact_json(metadata.get("result", ""))
         saved = conform(SavedResult, {k: v for k, v in header.items() if k not in _SEARCHES}, "")
     start = None
     if saved["start"] is not None:
@@ -218,26 +215,3 @@ def _algorithm(settings: dict[str, Any], path: Path) -> GMMVI:
         raise ValueError(
             f"{path} holds the result of an algorithm that this version of natmix does not have: {error}"
         ) from error
-
-
-def _versions() -> dict[str, str]:
-    found = {"natmix": __version__, "python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _finite(value: Any) -> Any:
-    """NaN and infinity by name, as JSON has neither."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
-def _as_float(value: dict[str, Any]) -> Any:
-    return float(value["float"]) if set(value) == {"float"} and isinstance(value["float"], str) else value

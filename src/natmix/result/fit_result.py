@@ -1,6 +1,8 @@
 """The result of what a fit found."""
 
+import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +70,15 @@ def fit_result(
         model=model,
         verification=outcome.verification,
     )
+
+
+def finished_result(path: Path, target: AbstractTarget, model: AbstractModel | None) -> Result:
+    """The result of a fit that has ended before, with its target and model."""
+    from natmix.result.files import load_result
+    from natmix.result.saved_model import GivenModel
+
+    result = load_result(path, GivenModel())
+    return dataclasses.replace(result, target=target, model=model)
 
 
 def _counts(outcome: FitOutcome, before: BeforeIterations) -> Counts:

@@ -1,12 +1,9 @@
 """Mode search and chains in a result's file, to be shown again without the target."""
 
-import dataclasses
 from typing import Any
 
-import numpy as np
-
+from natmix.diagnostics.saved_verification import saved_verification, stored_verification
 from natmix.diagnostics.verification import Verification
-from natmix.files.schema import SchemaError, conform
 from natmix.result.diagnosing import diagnosis_by
 from natmix.result.result import Result
 
@@ -14,18 +11,18 @@ from natmix.result.result import Result
 def saved_searches(result: Result) -> dict[str, Any]:
     """Entries of the file's header: searches of the fit, or of the diagnosis if that has made them."""
     if result.verification is not None:
-        return {"verification": _saved(result.verification)}
+        return {"verification": saved_verification(result.verification)}
     made = result.__dict__.get("diagnosis")
     if made is None:
         return {}
     searches = (made.mode_search, made.exploration, made.not_searched, made.not_explored)
-    return {"diagnosis": _saved(Verification(*searches))}
+    return {"diagnosis": saved_verification(Verification(*searches))}
 
 
 def loaded_verification(header: dict[str, Any], dim: int) -> Verification | None:
     """The searches of the fit, if it has made any."""
     saved = header.get("verification")
-    return None if saved is None else _loaded(saved, dim)
+    return None if saved is None else stored_verification(saved, dim)
 
 
 def keep_diagnosis(result: Result, header: dict[str, Any]) -> None:
@@ -33,42 +30,6 @@ def keep_diagnosis(result: Result, header: dict[str, Any]) -> None:
     saved = header.get("diagnosis")
     if saved is None or result.draws is None:
         return
-    made = _loaded(saved, result.mixture.dim)
+    made = stored_verification(saved, result.mixture.dim)
     searches = (made.mode_search, made.exploration, made.not_explored, made.not_searched)
     result.__dict__["diagnosis"] = diagnosis_by(result, result.draws, *searches)
-
-
-def _saved(made: Verification) -> dict[str, Any]:
-    out = {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
-    search, chains = made.mode_search, made.exploration
-    if search is not None:
-        missed = [
-            m._asdict() | {"position": _as_list(m.position), "covariance": _as_list(m.covariance)}
-            for m in search.missed
-        ]
-        out["mode_search"] = search._asdict() | {"missed": missed}
-    if chains is not None:
-        arrays = {"position": _as_list(chains.position), "points": _as_list(chains.points)}
-        out["exploration"] = chains._asdict() | arrays
-    return out | {"repairs": [r._asdict() for r in made.repairs]}
-
-
-def _loaded(saved: dict[str, Any], dim: int) -> Verification:
-    saved = dict(saved)
-    chains = saved.get("exploration")
-    if isinstance(chains, dict) and chains.get("points") == []:
-        saved["exploration"] = chains | {"points": np.zeros((0, dim))}
-    made: Verification = conform(Verification, saved, "searches")
-    for missed in () if made.mode_search is None else made.mode_search.missed:
-        covariance = missed.covariance
-        if missed.position.shape != (dim,) or (covariance is not None and covariance.shape != (dim, dim)):
-            raise SchemaError(f"a missed mode of the search does not lie in {dim} dimensions")
-    if made.exploration is not None:
-        position, points = made.exploration.position, made.exploration.points
-        if points.shape[1] != dim or (position is not None and position.shape != (dim,)):
-            raise SchemaError(f"the points of the chains do not lie in {dim} dimensions")
-    return made
-
-
-def _as_list(array: np.ndarray | None) -> list[Any] | None:
-    return None if array is None else np.asarray(array, float).tolist()

@@ -7,7 +7,8 @@ from tiny_problem import SMALL, tiny
 
 from natmix.experiments import runs
 from natmix.experiments.runs import Limits, configure
-from natmix.experiments.runs.config import DEFAULT_SECONDS, differences, merged, parse_seconds, parse_seeds
+from natmix.experiments.runs.config import DEFAULT_SECONDS, merged, parse_seconds, parse_seeds
+from natmix.files.differences import differences
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ class Killed(BaseException):
 
 
 def test_a_killed_run_can_be_read_and_goes_on_from_its_checkpoint(whole, tmp_path, small_chunks, monkeypatch):
-    monkeypatch.setattr("natmix.experiments.runs.checkpointing._CHECKPOINT_SHARE", 0)
+    monkeypatch.setattr("natmix.engine.checkpoint_schedule.COST_SHARE", 0)
     out = tmp_path / "run"
     seen = []
 
@@ -234,7 +234,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_anew(whole, tmp_path):
 
 
 def test_the_first_checkpoint_comes_early(tmp_path, small_chunks, monkeypatch):
-    monkeypatch.setattr("natmix.experiments.runs.checkpointing.FIRST_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("natmix.engine.checkpoint_schedule.FIRST_CHECKPOINT_SECONDS", 0.0)
     out, seen = tmp_path / "run", []
 
     def kill(snapshot):

@@ -9,7 +9,7 @@ from tiny_problem import tiny
 
 from natmix.experiments.runs import Limits
 from natmix.experiments.runs.execution import LOCKS
-from natmix.experiments.runs.lock import lock
+from natmix.files.lock import lock
 from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

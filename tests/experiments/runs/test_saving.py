@@ -27,8 +27,8 @@ def undisturbed(tmp_path_factory):
 def often(monkeypatch):
     """A checkpoint after every chunk of few iterations."""
     monkeypatch.setattr("natmix.engine.single_run.CHUNK_SECONDS", 0.0)
-    monkeypatch.setattr("natmix.experiments.runs.checkpointing._CHECKPOINT_SHARE", 0)
-    monkeypatch.setattr("natmix.experiments.runs.checkpointing.FIRST_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("natmix.engine.checkpoint_schedule.COST_SHARE", 0)
+    monkeypatch.setattr("natmix.engine.checkpoint_schedule.FIRST_CHECKPOINT_SECONDS", 0.0)
 
 
 class Disk:

@@ -20,12 +20,12 @@ from natmix.experiments import presets, problems, tables
 from natmix.experiments.problems import PAPER
 from natmix.experiments.problems.logistic_regression import standardised_features
 from natmix.experiments.runs import load_run
-from natmix.experiments.runs.lock import lock
 from natmix.experiments.tables.accuracy import seen_accuracy
 from natmix.experiments.tables.cells import parse_times
 from natmix.experiments.tables.commands import run_commands
 from natmix.experiments.tables.csv_files import write_csv
 from natmix.experiments.tables.summary import Statistic
+from natmix.files.lock import lock
 from natmix.gaussians import FullGaussians
 
 COLUMNS = (

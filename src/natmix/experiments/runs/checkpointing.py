@@ -3,19 +3,14 @@
 import time
 from collections.abc import Callable
 
+from natmix.engine.checkpoint_schedule import CheckpointSchedule
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
 from natmix.experiments.runs.checkpoint import Owner, Records, save_checkpoint
 from natmix.experiments.runs.directory import SeedFiles
-from natmix.experiments.runs.saving import Saving
 from natmix.files.generations import exists
-
-CHECKPOINT_SECONDS = 60.0
-"""Between two checkpoints."""
-FIRST_CHECKPOINT_SECONDS = 10.0
-"""The first one comes early, so that little is lost of a run that is killed soon."""
-_CHECKPOINT_SHARE = 20  # a checkpoint that took s seconds is followed by 20 s without one
+from natmix.files.saving import Saving
 
 
 class CheckpointRecorder(Recorder):
@@ -43,13 +38,12 @@ class CheckpointRecorder(Recorder):
             keep: whether there is a checkpoint at the end, too.
             records: what the other recorders need to go on.
         """
-        self._files, self._owner, self._saving, self._seconds = files, owner, saving, seconds
+        self._files, self._owner, self._saving = files, owner, saving
         self._keep, self._records = keep, records
-        self._exists = exists(files.checkpoint)
-        self._last, self._cost = time.perf_counter(), 0.0
+        self._schedule = CheckpointSchedule(seconds, exists(files.checkpoint))
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:
-        if run.stopped is None and self._due():
+        if run.stopped is None and self._schedule.due():
             self.save(run)
 
     def finished(self, run: SingleRun) -> None:
@@ -67,13 +61,5 @@ class CheckpointRecorder(Recorder):
                 self._files.create()
                 save_checkpoint(self._files.checkpoint, state, records, self._owner)
 
-            # What was not written is tried again after as long as what was.
-            self._exists = self._saving.attempt(write) or self._exists
-            self._last = time.perf_counter()
-            self._cost = self._last - before
-
-    def _due(self) -> bool:
-        since = time.perf_counter() - self._last
-        if not self._exists:
-            return since >= min(FIRST_CHECKPOINT_SECONDS, self._seconds)
-        return since >= max(self._seconds, _CHECKPOINT_SHARE * self._cost)
+            written = self._saving.attempt(write)
+            self._schedule.done(time.perf_counter() - before, written)

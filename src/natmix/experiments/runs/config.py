@@ -209,20 +209,6 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return out
 
 
-def differences(
-    there: Any, here: Any, ignore: tuple[str, ...] = (), path: str = ""
-) -> list[tuple[str, Any, Any]]:
-    """(name, there, here) of everything that differs between two configurations."""
-    if isinstance(there, Mapping) and isinstance(here, Mapping):
-        names = [k for k in dict.fromkeys([*there, *here]) if k not in ignore]
-        return [
-            found
-            for name in names
-            for found in differences(there.get(name), here.get(name), (), f"{path}.{name}" if path else name)
-        ]
-    return [] if there == here else [(path, there, here)]
-
-
 def parse_seconds(text: str) -> float:
     """Of "90", "90s", "10m", "1.5h" or "1d"."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smhd]?)\s*", text)

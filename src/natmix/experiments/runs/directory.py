@@ -21,14 +21,14 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from natmix.engine.limits import Limits
-from natmix.experiments.runs.config import FORMAT, PRESETS, StoredConfig, check_choice, differences
-from natmix.files.durable import remove_leftovers
+from natmix.experiments.runs.config import FORMAT, PRESETS, StoredConfig, check_choice
+from natmix.files.differences import differences
+from natmix.files.durable import check_writable, remove_leftovers
 from natmix.files.json_text import read_json, write_json
 from natmix.files.schema import read_object
 from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
@@ -102,18 +102,6 @@ def check_possible(path: Path) -> None:
         raise PermissionError(
             f"{path} cannot be made, for you may not write to {there}; choose another place."
         )
-
-
-def check_writable(path: Path) -> None:
-    """Make the folder, and make sure that files can be written there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path, prefix=".natmix-"):
-            pass
-    except OSError as error:
-        raise type(error)(
-            f"{path} cannot be written to ({error.strerror}); choose another folder."
-        ) from error
 
 
 def seeds_in(path: Path) -> list[int]:

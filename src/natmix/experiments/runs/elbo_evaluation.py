@@ -13,7 +13,7 @@ from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
 from natmix.experiments.runs.rows import ElboRow
-from natmix.experiments.runs.saving import Saving
+from natmix.files.saving import Saving
 from natmix.files.seal import EVALUATIONS
 from natmix.files.sealed_json import write_rows
 from natmix.kernels.compilation import quick_jit

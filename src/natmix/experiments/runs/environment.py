@@ -1,25 +1,20 @@
 """Where a run took place."""
 
 import datetime
-import importlib.metadata
 import os
 import platform
 from typing import Any
 
 import jax
 
-from natmix._version import __version__
+from natmix.files.versions import versions
 from natmix.kernels.plan import default_device, usable_cores
-
-_PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
 
 
 def environment() -> dict[str, Any]:
     """Versions and hardware, as plain data."""
     return {
-        "natmix": __version__,
-        "python": platform.python_version(),
-        **{name: _version(name) for name in _PACKAGES},
+        **versions(),
         "platform": platform.platform(),
         "device": device(),
         "devices": jax.device_count(),
@@ -44,10 +39,3 @@ def _cpu_name() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from natmix.engine.batch_runner import BatchRunner, obstacle
+from natmix.engine.checkpoint_schedule import CHECKPOINT_SECONDS
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY
@@ -19,17 +20,16 @@ from natmix.engine.runner import AbstractRunner
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.batch_choice import BatchChoice
 from natmix.experiments.runs.checkpoint import load_records
-from natmix.experiments.runs.checkpointing import CHECKPOINT_SECONDS
 from natmix.experiments.runs.config import RunConfig
 from natmix.experiments.runs.directory import ENVIRONMENT, SeedFiles, fingerprint, prepare, restore
 from natmix.experiments.runs.environment import environment
 from natmix.experiments.runs.loading import Run, load_run
-from natmix.experiments.runs.lock import lock
 from natmix.experiments.runs.rows import read_final
-from natmix.experiments.runs.saving import Saving
 from natmix.experiments.runs.seed import Seed
 from natmix.experiments.runs.watcher import Silence, Watcher
 from natmix.files.generations import exists
+from natmix.files.lock import lock
+from natmix.files.saving import Saving
 from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
 from natmix.files.sealed_json import write_sealed_json
 from natmix.interrupts import Interrupt

@@ -17,7 +17,7 @@ from natmix.experiments.runs.elbo_evaluation import EvaluationRecorder
 from natmix.experiments.runs.environment import device
 from natmix.experiments.runs.history import TraceRecorder, WeightRecorder, write_trace, write_weights
 from natmix.experiments.runs.rows import ABOUT
-from natmix.experiments.runs.saving import Saving
+from natmix.files.saving import Saving
 from natmix.files.seal import FAILURE, FINAL
 from natmix.files.sealed_json import write_sealed_json
 from natmix.mixture import Mixture

@@ -19,9 +19,9 @@ from natmix.experiments.runs.directory import SeedFiles, fingerprint
 from natmix.experiments.runs.elbo_evaluation import EvaluationRecorder
 from natmix.experiments.runs.final import FinalRecorder, KeptRecords
 from natmix.experiments.runs.history import TraceRecorder, WeightRecorder
-from natmix.experiments.runs.saving import Saving
 from natmix.experiments.runs.watcher import Watcher, WatcherRecorder
 from natmix.files.generations import exists, set_aside
+from natmix.files.saving import Saving
 from natmix.files.seal import DamagedFileError
 from natmix.mixture import Mixture
 from natmix.random_keys import split_keys

@@ -15,15 +15,15 @@ from natmix.estimate import counted
 from natmix.experiments import problems, runs
 from natmix.experiments.problems import Problem
 from natmix.experiments.runs import Limits, RunConfig, Watcher
-from natmix.experiments.runs.config import differences
 from natmix.experiments.runs.directory import CONFIG, MAY_DIFFER, SeedFiles, mismatch, prepare, read_config
 from natmix.experiments.runs.execution import is_finished
-from natmix.experiments.runs.lock import lock
 from natmix.experiments.runs.rows import read_final
 from natmix.experiments.tables.cells import TableCell, at_most
 from natmix.experiments.tables.collection import Collection
 from natmix.experiments.tables.formatting import numbered
 from natmix.experiments.tables.saved_tables import DTYPE
+from natmix.files.differences import differences
+from natmix.files.lock import lock
 
 
 @dataclasses.dataclass

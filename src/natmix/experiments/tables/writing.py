@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natmix.experiments.runs.directory import check_writable
 from natmix.experiments.tables.collection import Collection
 from natmix.experiments.tables.commands import run_commands
 from natmix.experiments.tables.csv_files import COLUMNS, curve_rows, seed_rows, table_rows, write_csv
@@ -15,7 +14,7 @@ from natmix.experiments.tables.markdown import table3
 from natmix.experiments.tables.paper import ALL, MAIN
 from natmix.experiments.tables.saved_tables import CURVES, SEEDS, saved_runs
 from natmix.experiments.tables.summary import Summary, summarise
-from natmix.files.durable import replacing, write_text
+from natmix.files.durable import check_writable, replacing, write_text
 
 
 def summaries_of(collection: Collection) -> dict[tuple[str, str], Summary]:
