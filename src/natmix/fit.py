@@ -17,6 +17,7 @@ from natmix.engine.final_elbo import FinalElbo
 from natmix.engine.limits import Limits
 from natmix.engine.single_fit import FitOptions, SingleFit
 from natmix.engine.snapshot import FitSnapshot
+from natmix.forks import check_not_forked
 from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.checked_gradient import checked_gradient
@@ -42,6 +43,7 @@ from natmix.result.export import own_draws
 from natmix.result.fit_result import BeforeIterations, fit_result
 from natmix.result.result import Result
 from natmix.targets import as_target
+from natmix.targets.host import calls_so_far, notes_on_calls
 
 
 @sigterm_as_ctrl_c
@@ -169,8 +171,10 @@ def fit(
     Raises:
         ValueError: an argument cannot be used.
         TargetError: the target fails, or its gradient is wrong; ``result`` holds what the run had reached.
+        RuntimeError: this process is a fork of one that has used JAX.
     """
     clock = Clock()
+    check_not_forked()
     use_compilation_cache()
 
     # The arguments.
@@ -200,6 +204,7 @@ def fit(
     dim = arguments.dimension(dim, target, model)
     initial = arguments.in_region(dim, key_start)
     found = as_target(target, dim, arguments.dtype, probe=np.asarray(initial.mixture.mean()))
+    calls_before = calls_so_far(found.target)
 
     # The algorithm.
     efficient = accuracy is not None
@@ -253,6 +258,7 @@ def fit(
         "more_samples": increases,
     }
     notes += [initial.note] if initial.note else []
+    notes += notes_on_calls(calls_so_far(known).since(calls_before))
     result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())
     if outcome.failure is not None:
         outcome.failure.result = result if outcome.iterations else None

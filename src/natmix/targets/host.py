@@ -154,6 +154,23 @@ class HostTarget(AbstractTarget):
         return block.reshape(n, *row)
 
 
+def calls_so_far(target: AbstractTarget) -> CallCounts:
+    """What the calls of a target outside JAX came to; nothing for others."""
+    return target.counts if isinstance(target, HostTarget) else CallCounts()
+
+
+def notes_on_calls(counts: CallCounts) -> list[str]:
+    """What the user of a fit should know about its calls."""
+    notes = []
+    if counts.from_journal:
+        notes.append(f"{counts.from_journal:,} evaluations were taken from the journal.")
+    lost = [(counts.timed_out, "hung"), (counts.died, "died")]
+    if any(number for number, _ in lost):
+        words = " and ".join(f"{number:,} {what}" for number, what in lost if number)
+        notes.append(f"Of the target's calls {words}; {counts.excluded:,} points were excluded after that.")
+    return notes
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
