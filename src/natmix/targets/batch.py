@@ -273,7 +273,9 @@ class Calls:
         """The points of the next task: several, if a call is cheap and enough is left for all workers."""
         rows = left.popleft()
         cheap = self._seconds is not None and self._seconds < _TASK_SECONDS / 2
-        if how.batched or how.batch_size is not None or not cheap or int(rows[0]) in batch.alone:
+        costly = how.timeout is not None and how.executor is not None  # a task that hangs takes its worker
+        fixed = how.batched or how.batch_size is not None
+        if fixed or costly or not cheap or int(rows[0]) in batch.alone:
             return rows
         assert self._seconds is not None
         most = len(left) // (_TASKS if workers.number is None else 4 * workers.number)

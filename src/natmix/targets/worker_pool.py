@@ -15,6 +15,9 @@ from natmix.targets.workers import AbstractWorkers, Ended, Lost, Task
 
 _GUARD = "a script that starts processes needs `if __name__ == '__main__':` around its calls"
 
+_KILLED_AT_START = 3
+"""Processes that may be killed in a row before they are ready; one that ends by itself raises at once."""
+
 
 class WorkerPool(AbstractWorkers):
     """Processes that are spawned, each with a pipe of its own.
@@ -30,6 +33,7 @@ class WorkerPool(AbstractWorkers):
     def __init__(self, call: Call, workers: int, timeout: float | None) -> None:
         self._data = pickled(call)
         self._timeout = timeout
+        self._killed_at_start = 0
         self._workers: list[_Worker] = []
         weakref.finalize(self, _kill_all, self._workers, os.getpid())
         self._workers.extend(_Worker() for _ in range(workers))
@@ -102,7 +106,11 @@ class WorkerPool(AbstractWorkers):
     def _died(self, place: int, worker: "_Worker") -> list[Ended]:
         worker.process.join(5)
         code = worker.process.exitcode
-        if not worker.loaded:
+        if worker.loaded:
+            self._killed_at_start = 0
+        else:
+            self._killed_at_start += 1
+        if not worker.loaded and (code is None or code >= 0 or self._killed_at_start > _KILLED_AT_START):
             raise TargetError(f"A worker process ended before its first call (exit code {code}): {_GUARD}.")
         task, begun = worker.task, worker.begun
         self._replace(place)
