@@ -1,4 +1,4 @@
-"""A fork of a process that has used JAX is refused: JAX has threads, a fork does not copy them, and it hangs."""
+"""A fork of a process that has used JAX is refused: a fork has none of JAX's threads, and it hangs."""
 
 import os
 import sys

@@ -8,6 +8,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -251,8 +252,27 @@ def test_dask():
             target.call(with_first(RAISES), False)
 
 
-def test_mpi():
-    futures = pytest.importorskip("mpi4py.futures", exc_type=ImportError)
-    with futures.MPIPoolExecutor(1) as executor:
-        target = HostTarget(worker_functions.value, 2, executor=executor, workers=1)
-        np.testing.assert_array_equal(target.call(POINTS, False)[0], VALUES)
+def test_mpi(tmp_path):
+    pytest.importorskip("mpi4py", exc_type=ImportError)
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    if not mpiexec.exists():
+        pytest.skip("there is no mpiexec beside Python")
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys
+        sys.path[:0] = sys.argv[1:]
+        import numpy as np, worker_functions
+        from mpi4py.futures import MPIPoolExecutor
+        from natmix import HostTarget
+
+        if __name__ == "__main__":
+            with MPIPoolExecutor(1) as executor:
+                target = HostTarget(worker_functions.value, 2, executor=executor, workers=1, timeout=60.0)
+                print(target.call(np.ones((5, 2)), False)[0])
+        """)
+    )
+    paths = [str(Path(worker_functions.__file__).parent), str(Path(natmix.__file__).parents[1])]
+    command = [mpiexec, "-n", "2", sys.executable, "-m", "mpi4py.futures", script, *paths]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert shown.stdout.strip() == "[-1. -1. -1. -1. -1.]", shown.stderr

@@ -20,6 +20,9 @@ _AHEAD = 4
 _LARGE_AHEAD = 32
 """Tasks at once, for a large function and an unknown number of workers."""
 
+_NOT_BEGUN = 3
+"""Tasks that may wait in vain for a worker, one after the other, each for the timeout."""
+
 
 class ExecutorWorkers(AbstractWorkers):
     """Any `concurrent.futures.Executor`.
@@ -49,6 +52,7 @@ class ExecutorWorkers(AbstractWorkers):
         self._large = self._data is not None and len(self._data) > _SMALL
         self._running: dict[Future, tuple[Task, float]] = {}
         self._abandoned: set[Future] = set()
+        self._not_begun = 0
         self._done: queue.SimpleQueue[Future] = queue.SimpleQueue()
 
     @property
@@ -59,7 +63,7 @@ class ExecutorWorkers(AbstractWorkers):
         self._abandoned = {f for f in self._abandoned if not f.done()}
         if self._number is not None:
             free = self._number - len(self._abandoned)
-            if free <= 0:
+            if free <= 0 or self._not_begun > _NOT_BEGUN:
                 raise TargetError(
                     "All workers of the executor hang in calls that it cannot end: give workers= instead of "
                     "executor=, and natmix replaces processes that hang."
@@ -79,6 +83,7 @@ class ExecutorWorkers(AbstractWorkers):
         if found is None:  # it was abandoned
             return []
         task, _ = found
+        self._not_begun = 0
         outcome = self._outcome(future)
         if isinstance(outcome, Unknown):
             self._submit(task, self._data)
@@ -132,6 +137,7 @@ class ExecutorWorkers(AbstractWorkers):
                 began = not future.cancel()
                 if began:
                     self._abandoned.add(future)
+                self._not_begun += not began
                 ended.append(Ended(task, Lost(True, f"no answer in {self._timeout:g} s", began)))
         return ended
 
