@@ -18,9 +18,14 @@ from natmix.targets.base import AbstractTarget, TargetError, check_batch_size, c
 from natmix.targets.batch import CallCounts, Calls, How, Values
 from natmix.targets.calls import Answer
 
+_INFINITE = 1e30
+"""A log density beyond this counts as infinite: -1e38 often stands for a density of zero."""
+
 
 class HostTarget(AbstractTarget):
     """A plain Python function, called on the host on exactly the samples needed.
+
+    A log density below -1e30 counts as -inf, a density of zero; one above 1e30 as +inf, which is excluded.
 
     Attributes:
         fn: takes one point, a float64 NumPy array [D], or, if ``batched``, points [n, D].
@@ -96,6 +101,7 @@ class HostTarget(AbstractTarget):
         points = np.array(np.asarray(x)[:n], dtype=np.float64)
         with user_code():
             value, gradient = self.call(points, needs_gradient)
+        value = np.where(np.abs(value) >= _INFINITE, np.copysign(np.inf, value), value)
         log_density = _padded(value, x.shape[:1], x.dtype)
         return Evaluation(log_density, None if gradient is None else _padded(gradient, x.shape, x.dtype))
 
