@@ -42,6 +42,13 @@ def slow_where_large(x):
     return value(x)
 
 
+def hangs_later(x):
+    """Answers 20 times in each process."""
+    hangs_later.calls = getattr(hangs_later, "calls", 0) + 1
+    time.sleep(600 if hangs_later.calls > 20 else 0.01)
+    return value(x)
+
+
 class WithData:
     """A density with an array, and the process that evaluated it as its value."""
 

@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing
+import signal
 import subprocess
 import sys
 import textwrap
@@ -200,6 +201,50 @@ def test_functions_of_a_notebook_and_scripts_without_a_guard(tmp_path):
     assert failed.returncode != 0
     assert "ended before its first call" in failed.stderr.splitlines()[-1]
     assert "if __name__ == '__main__':" in failed.stderr.splitlines()[-1]
+
+
+SLOW_FIT = """
+import sys, time
+sys.path[:0] = sys.argv[1:]
+import multiprocessing
+import natmix, worker_functions
+
+def main():
+    target = natmix.HostTarget(worker_functions.hangs_later, 1, workers=2)
+    few = dict(sample_selector={"desired_samples": 10}, verify=False, progress=False, elbo_samples=10)
+    def ready(snapshot):
+        print("READY", *(p.pid for p in multiprocessing.active_children()), flush=True)
+    result = natmix.fit(target, algorithm="ZEMIFUX", callback=ready, max_iterations=10**6, **few)
+    print("RESULT", result.stopped, result.counts.iterations)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_the_fit_and_its_processes(number, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SLOW_FIT)
+    paths = [str(Path(worker_functions.__file__).parent), str(Path(natmix.__file__).parents[1])]
+    process = subprocess.Popen([sys.executable, script, *paths], stdout=subprocess.PIPE, text=True)
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    try:
+        assert process.stdout is not None
+        workers = [int(pid) for pid in process.stdout.readline().split()[1:]]
+        assert len(workers) == 2
+        time.sleep(0.5)
+        process.send_signal(number)
+        out, _ = process.communicate()
+    finally:
+        watchdog.cancel()
+    assert ("RESULT interrupted" in out) == (number == signal.SIGINT)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
 @pytest.mark.parametrize(
