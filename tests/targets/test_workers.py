@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -227,15 +228,20 @@ if __name__ == "__main__":
 def test_a_signal_ends_the_fit_and_its_processes(number, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SLOW_FIT)
+    hangs = tmp_path / "hangs"
+    hangs.touch()
     paths = [str(Path(worker_functions.__file__).parent), str(Path(natmix.__file__).parents[1])]
-    process = subprocess.Popen([sys.executable, script, *paths], stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, "NATMIX_TEST_HANGS": str(hangs)}
+    command = [sys.executable, script, *paths]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     watchdog = threading.Timer(60, process.kill)
     watchdog.start()
     try:
         assert process.stdout is not None
         workers = [int(pid) for pid in process.stdout.readline().split()[1:]]
         assert len(workers) == 2
-        time.sleep(0.5)
+        time.sleep(2)
+        hangs.unlink()
         process.send_signal(number)
         out, _ = process.communicate()
     finally:
