@@ -1,5 +1,6 @@
 """Log densities for other processes: what happens is decided by the point."""
 
+import itertools
 import os
 import time
 
@@ -42,10 +43,12 @@ def slow_where_large(x):
     return value(x)
 
 
+_CALLS = itertools.count()
+
+
 def hangs_later(x):
     """Answers 20 times in each process, and again once a file is gone."""
-    hangs_later.calls = getattr(hangs_later, "calls", 0) + 1
-    hangs = hangs_later.calls > 20 and os.path.exists(os.environ["NATMIX_TEST_HANGS"])
+    hangs = next(_CALLS) >= 20 and os.path.exists(os.environ["NATMIX_TEST_HANGS"])
     time.sleep(600 if hangs else 0.01)
     return value(x)
 

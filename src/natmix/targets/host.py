@@ -36,7 +36,7 @@ class HostTarget(AbstractTarget):
         executor: any `concurrent.futures.Executor` to evaluate on.
         batch_size: points per call of a batched ``fn``, and per task of an executor or worker. If left out, a
             batched ``fn`` gets all points at once, or 64 tasks per iteration with an executor or workers; one
-            of single points is a task per point, or of several points if a call takes less than 2 ms.
+            of single points is a task per point, or of several points if a call takes less than 2.5 ms.
         workers: evaluate in so many processes of natmix's own, each of which gets ``fn`` once. One that
             hangs (``timeout``) or dies is replaced. With an executor: how many calls it makes at once.
         timeout: seconds per call. Without ``executor`` and ``workers``, the calls are made in one process of
