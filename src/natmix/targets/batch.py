@@ -185,9 +185,8 @@ class Calls:
                 self._here(how, batch, pieces)
             else:
                 self._side_by_side(how, batch, pieces, self._workers)
-        except Interrupted:
-            raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            batch.given += error.evaluations if isinstance(error, Interrupted) else 0
             raise Interrupted(self._break_off(batch)) from None
         except _CallError as failed:
             batch.given += failed.given
@@ -244,11 +243,10 @@ class Calls:
         """One call after another in this process."""
         call = Call(how.fn, how.gradient, how.batched)
         for rows in pieces:
-            batch.given += len(rows)
             outcome = call(batch.points[rows], batch.needs_gradient)
             if isinstance(outcome, Raised):
-                batch.given += outcome.given - len(rows)
-                raise _CallError(outcome.error, 0)
+                raise _CallError(outcome.error, outcome.given)
+            batch.given += len(rows)
             self._take(how, batch, rows, outcome)
 
     # Side by side -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from natmix.interrupts import Interrupted
 from natmix.targets.base import TargetError
 
 _KEPT = 4
@@ -79,6 +80,8 @@ class Call:
                 if gradient is not None:
                     slopes.append(gradient(point.copy()))
             return Answer(values, slopes if gradient is not None else None, time.perf_counter() - start)
+        except KeyboardInterrupt:
+            raise Interrupted(given) from None
         except Exception as error:
             return Raised(error, given)
 
