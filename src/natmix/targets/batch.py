@@ -185,8 +185,8 @@ class Calls:
                 self._here(how, batch, pieces)
             else:
                 self._side_by_side(how, batch, pieces, self._workers)
-        except KeyboardInterrupt as error:
-            batch.given += error.evaluations if isinstance(error, Interrupted) else 0
+        except KeyboardInterrupt as stop:
+            batch.given += stop.evaluations if isinstance(stop, Interrupted) else 0
             raise Interrupted(self._break_off(batch)) from None
         except _CallError as failed:
             batch.given += failed.given
