@@ -21,6 +21,7 @@ from natmix.engine.fit_checkpoint import Begun, FitCheckpoints, Resume, owner_of
 from natmix.engine.limits import Limits
 from natmix.engine.single_fit import FitOptions, SingleFit
 from natmix.engine.snapshot import FitSnapshot
+from natmix.forks import check_not_forked
 from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.checked_gradient import checked_gradient
@@ -46,6 +47,7 @@ from natmix.result.export import own_draws
 from natmix.result.fit_result import BeforeIterations, finished_result, fit_result
 from natmix.result.result import Result
 from natmix.targets import as_target
+from natmix.targets.host import calls_so_far, notes_on_calls
 
 
 @sigterm_as_ctrl_c
@@ -183,8 +185,10 @@ def fit(
     Raises:
         ValueError: an argument cannot be used.
         TargetError: the target fails, or its gradient is wrong; ``result`` holds what the run had reached.
+        RuntimeError: this process is a fork of one that has used JAX.
     """
     clock = Clock()
+    check_not_forked()
     use_compilation_cache()
 
     # The arguments.
@@ -215,6 +219,7 @@ def fit(
     dim = arguments.dimension(dim, target, model)
     initial = arguments.in_region(dim, key_start)
     found = as_target(target, dim, arguments.dtype, probe=np.asarray(initial.mixture.mean()))
+    calls_before = calls_so_far(found.target)
 
     # The algorithm.
     efficient = accuracy is not None
@@ -287,6 +292,7 @@ def fit(
 
         settings["init_components"] = components
         notes += [initial.note] if initial.note else []
+        notes += notes_on_calls(calls_so_far(known).since(calls_before))
         result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())
         if checkpoints is not None and outcome.ended:
             checkpoints.keep_result(result.save)

@@ -44,22 +44,22 @@ EVALUATIONS = FileFormat("natmix.Evaluations", "list of evaluations")
 FINAL = FileFormat("natmix.Final", "list of final numbers")
 FAILURE = FileFormat("natmix.Failure", "record of a failure")
 ENVIRONMENT = FileFormat("natmix.Environment", "description of a machine")
+JOURNAL = FileFormat("natmix.Journal", "journal of evaluations")
 
-FORMATS = {
-    f.name: f
-    for f in (
-        MIXTURE,
-        RESULT,
-        CHECKPOINT,
-        FIT_CHECKPOINT,
-        TRACE,
-        WEIGHTS,
-        EVALUATIONS,
-        FINAL,
-        FAILURE,
-        ENVIRONMENT,
-    )
-}
+_ALL = (
+    MIXTURE,
+    RESULT,
+    CHECKPOINT,
+    FIT_CHECKPOINT,
+    TRACE,
+    WEIGHTS,
+    EVALUATIONS,
+    FINAL,
+    FAILURE,
+    ENVIRONMENT,
+    JOURNAL,
+)
+FORMATS = {f.name: f for f in _ALL}
 
 
 def check_format(path: Path, expected: FileFormat, found: Any, version: Any) -> None:

@@ -1,7 +1,8 @@
 """Targets outside JAX: NumPy, C++, a simulator."""
 
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -10,16 +11,21 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import Count, PRNGKey
-from natmix.interrupts import Interrupted, user_code
+from natmix.checks import as_int
+from natmix.interrupts import user_code
 from natmix.modules.records import Evaluation
 from natmix.targets.base import AbstractTarget, TargetError, check_batch_size, check_dim
+from natmix.targets.batch import CallCounts, Calls, How, Values
+from natmix.targets.calls import Answer
 
-_TASKS = 64
-"""Tasks per iteration for an executor, unless ``batch_size`` is given."""
+_INFINITE = 1e30
+"""A log density beyond this counts as infinite: -1e38 often stands for a density of zero."""
 
 
 class HostTarget(AbstractTarget):
     """A plain Python function, called on the host on exactly the samples needed.
+
+    A log density below -1e30 counts as -inf, a density of zero; one above 1e30 as +inf, which is excluded.
 
     Attributes:
         fn: takes one point, a float64 NumPy array [D], or, if ``batched``, points [n, D].
@@ -28,8 +34,19 @@ class HostTarget(AbstractTarget):
         returns_gradient: whether ``fn`` returns (value, gradient).
         gradient: a separate function for the gradient, called only when it is needed.
         executor: any `concurrent.futures.Executor` to evaluate on.
-        batch_size: points per call of a batched ``fn``, and per task of an executor; if left out, all
-            points at once, or with an executor a few dozen tasks per iteration.
+        batch_size: points per call of a batched ``fn``, and per task of an executor or worker. If left out, a
+            batched ``fn`` gets all points at once, or 64 tasks per iteration with an executor or workers; one
+            of single points is a task per point, or of several points if a call takes less than 2.5 ms.
+        workers: evaluate in so many processes of natmix's own, each of which gets ``fn`` once. One that
+            hangs (``timeout``) or dies is replaced. With an executor: how many calls it makes at once.
+        timeout: seconds per call. Without ``executor`` and ``workers``, the calls are made in one process of
+            natmix's own, because a call in this one cannot be broken off. An executor's call that hangs is
+            abandoned, and keeps its worker.
+        retries: how often a call that hung or died is repeated; after that the point is excluded: its log
+            density is NaN. An error that ``fn`` raises is not one of these, it ends the fit.
+        journal: a folder to which every evaluation is written, and from which a later fit of the same target
+            takes the points that it has (docs/files.md).
+        calls: what the calls came to, and the processes behind them; shared by targets made of this one.
     """
 
     fn: Callable[..., Any] = eqx.field(static=True)
@@ -39,6 +56,11 @@ class HostTarget(AbstractTarget):
     gradient: Callable[..., Any] | None = eqx.field(static=True, default=None)
     executor: Executor | None = eqx.field(static=True, default=None)
     batch_size: int | None = eqx.field(static=True, default=None)
+    workers: int | None = eqx.field(static=True, default=None)
+    timeout: float | None = eqx.field(static=True, default=None)
+    retries: int = eqx.field(static=True, default=2)
+    journal: str | Path | None = eqx.field(static=True, default=None)
+    calls: Calls = eqx.field(static=True, default_factory=Calls, repr=False)
 
     def __check_init__(self) -> None:
         if not callable(self.fn):
@@ -51,6 +73,15 @@ class HostTarget(AbstractTarget):
             raise ValueError("Give either returns_gradient=True or a gradient function, not both.")
         if self.batch_size is not None:
             check_batch_size(self.batch_size)
+        if self.workers is not None:
+            as_int(self.workers, "workers")
+        as_int(self.retries, "retries", 0)
+        if self.timeout is not None and not (_is_number(self.timeout) and self.timeout > 0):
+            raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}.")
+        if self.executor is not None and not callable(getattr(self.executor, "submit", None)):
+            raise ValueError(
+                f"executor must be a concurrent.futures.Executor, got {type(self.executor).__name__}."
+            )
 
     @property
     def has_gradient(self) -> bool:
@@ -70,69 +101,52 @@ class HostTarget(AbstractTarget):
         points = np.array(np.asarray(x)[:n], dtype=np.float64)
         with user_code():
             value, gradient = self.call(points, needs_gradient)
+        value = np.where(np.abs(value) >= _INFINITE, np.copysign(np.inf, value), value)
         log_density = _padded(value, x.shape[:1], x.dtype)
         return Evaluation(log_density, None if gradient is None else _padded(gradient, x.shape, x.dtype))
 
     def call(self, points: np.ndarray, needs_gradient: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Values [n] and gradients [n, D] (if needed) at n points."""
-        outputs = self._map(self.fn, points)
-        gradients = None
-        if self.returns_gradient:
-            pairs = [_pair(o) for o in outputs]
-            outputs = [value for value, _ in pairs]
-            gradients = [gradient for _, gradient in pairs] if needs_gradient else None
-        elif needs_gradient and self.gradient is not None:
-            gradients = self._map(self.gradient, points)
-        values = self._joined(outputs, len(points), (), "log density")
-        if gradients is None:
-            return values, None
-        return values, self._joined(gradients, len(points), (self.dim,), "gradient")
+        how = How(
+            fn=self.fn,
+            gradient=self.gradient,
+            dim=self.dim,
+            batched=self.batched,
+            batch_size=self.batch_size,
+            executor=self.executor,
+            workers=self.workers,
+            timeout=self.timeout,
+            retries=self.retries,
+            journal=self.journal,
+            parse=self._parse,
+        )
+        found = self.calls.evaluate(how, points, needs_gradient and self.has_gradient)
+        return found.values, found.gradients
 
-    # How it is called ---------------------------------------------------------------------------
+    @property
+    def counts(self) -> CallCounts:
+        """What the calls came to so far, of this target and those made of it, such as with bounds."""
+        return self.calls.counts
 
-    def _map(self, fn: Callable[..., Any], points: np.ndarray) -> list[Any]:
-        """One output per point, or per batch of points; ``fn`` gets copies, which it may modify."""
-        given = 0
-        outputs: list[Any] = []
-        try:
-            if self.executor is not None:
-                return self._map_on(self.executor, fn, points.copy())
-            for piece in _pieces(points.copy(), (self.batch_size or len(points)) if self.batched else 1):
-                given += len(piece)
-                outputs.append(fn(piece if self.batched else piece[0]))
-            return outputs
-        except Interrupted:
-            raise
-        except KeyboardInterrupt:
-            raise Interrupted(given) from None
-        except _ExecutorError as error:
-            raise self._error(error.error, error.evaluations) from error.error
-        except Exception as error:
-            raise self._error(error, given) from error
-
-    def _map_on(self, executor: Executor, fn: Callable[..., Any], points: np.ndarray) -> list[Any]:
-        pieces = _pieces(points, self.batch_size or -(-len(points) // _TASKS))
-        task = fn if self.batched else _Each(fn)
-        futures: list[Future] = []
-        try:
-            futures.extend(executor.submit(task, piece) for piece in pieces)
-            outputs = [future.result() for future in futures]
-        except BaseException as error:
-            # Tasks that cannot be cancelled have been evaluated or will be.
-            given = sum(len(p) for p, f in zip(pieces, futures, strict=False) if not f.cancel())
-            if isinstance(error, KeyboardInterrupt):
-                raise Interrupted(given) from None
-            raise _ExecutorError(error, given) from error
-        return outputs if self.batched else [o for piece in outputs for o in piece]
-
-    def _error(self, error: BaseException, evaluations: int) -> TargetError:
-        shape = f"[n, {self.dim}]" if self.batched else f"[{self.dim}]"
-        message = f"The target raised {type(error).__name__}: {error} (it is given float64 arrays {shape})."
-        return TargetError(message, evaluations)
+    def close(self) -> None:
+        """End the processes of ``workers``; the next evaluation starts them again."""
+        self.calls.close()
 
     # What it returned ---------------------------------------------------------------------------
 
-    def _joined(self, outputs: list[Any], n: int, row: tuple[int, ...], name: str) -> np.ndarray:
+    def _parse(self, answer: Answer, n: int, needs_gradient: bool) -> Values:
+        """Values and gradients of n points, their shapes checked; gradients that come along are kept."""
+        outputs, gradients = answer.values, answer.gradients
+        if self.returns_gradient:
+            pairs = [_pair(o) for o in ([outputs] if self.batched else outputs)]
+            values, slopes = [v for v, _ in pairs], [g for _, g in pairs]
+            outputs, gradients = (values[0], slopes[0]) if self.batched else (values, slopes)
+        values_found = self._joined(outputs, n, (), "log density")
+        if gradients is None or not (needs_gradient or self.journal is not None):
+            return Values(values_found, None)
+        return Values(values_found, self._joined(gradients, n, (self.dim,), "gradient"))
+
+    def _joined(self, outputs: Any, n: int, row: tuple[int, ...], name: str) -> np.ndarray:
         """All outputs as one array [n, ...], their shapes checked."""
         if not self.batched:
             rows = [_real(o, name, n) for o in outputs]
@@ -140,37 +154,31 @@ class HostTarget(AbstractTarget):
                 if r.size != int(np.prod(row)):
                     raise TargetError(_wrong(name, r.shape, row, "a point"), n)
             return np.array([r.reshape(row) for r in rows]).reshape(n, *row)
-        size = self.batch_size or (n if self.executor is None else -(-n // _TASKS))
-        blocks = []
-        for i, output in enumerate(outputs):
-            m = min(size, n - i * size)
-            block = _real(output, name, n)
-            if block.shape not in ((m, *row), (m, 1, *row), (m, *row, 1)):
-                raise TargetError(_wrong(name, block.shape, (m, *row), f"{m} points"), n)
-            blocks.append(block.reshape(m, *row))
-        return np.concatenate(blocks) if blocks else np.zeros((n, *row))
+        block = _real(outputs, name, n)
+        if block.shape not in ((n, *row), (n, 1, *row), (n, *row, 1)):
+            raise TargetError(_wrong(name, block.shape, (n, *row), f"{n} points"), n)
+        return block.reshape(n, *row)
 
 
-class _ExecutorError(Exception):
-    """An error on an executor, with the number of points it was given."""
-
-    def __init__(self, error: BaseException, evaluations: int) -> None:
-        super().__init__()
-        self.error, self.evaluations = error, evaluations
+def calls_so_far(target: AbstractTarget) -> CallCounts:
+    """What the calls of a target outside JAX came to; nothing for others."""
+    return target.counts if isinstance(target, HostTarget) else CallCounts()
 
 
-class _Each:
-    """A function of one point applied to several; it can be pickled for another process."""
+def notes_on_calls(counts: CallCounts) -> list[str]:
+    """What the user of a fit should know about its calls."""
+    notes = []
+    if counts.from_journal:
+        notes.append(f"{counts.from_journal:,} evaluations were taken from the journal.")
+    lost = [(counts.timed_out, "hung"), (counts.died, "died")]
+    if any(number for number, _ in lost):
+        words = " and ".join(f"{number:,} {what}" for number, what in lost if number)
+        notes.append(f"Of the target's calls {words}; {counts.excluded:,} points were excluded after that.")
+    return notes
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
 
-    def __call__(self, points: np.ndarray) -> list[Any]:
-        return [self.fn(p) for p in points]
-
-
-def _pieces(points: np.ndarray, size: int) -> list[np.ndarray]:
-    return [points[i : i + size] for i in range(0, len(points), max(size, 1))]
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _padded(values: np.ndarray, shape: tuple[int, ...], dtype: Any) -> Array:
