@@ -20,7 +20,19 @@ LAYERS = (
     ("mixture",),
     ("gaussians",),
     ("kernels",),
-    ("array_types", "checks", "estimate", "files", "interrupts", "random_keys", "registry", "_version"),
+    (
+        *(
+            "array_types",
+            "checks",
+            "estimate",
+            "files",
+            "interrupts",
+            "random_keys",
+            "registry",
+            "suggestions",
+        ),
+        "_version",
+    ),
 )
 """From the top: each line may import what is on its own and on the lines below."""
 LEVEL = {name: len(LAYERS) - depth for depth, line in enumerate(LAYERS) for name in line}

@@ -81,6 +81,8 @@ class NumpyroModel(AbstractModel):
             raise call_error(error) from error
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
         self.latent = tuple(name for name, site in sites.items() if not site["is_observed"])
+        kinds = ("sample", "deterministic")
+        self.variables = tuple(name for name, site in trace.items() if site["type"] in kinds)
         given = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
         # A factor is observed too, and its value is empty.
         self.observed = {name: value for name, value in given.items() if value.size}

@@ -75,6 +75,7 @@ class PymcModel(AbstractModel):
         outputs = [v for v in model.unobserved_value_vars if not v.name.endswith("__")]
         self._outputs = [v.name for v in outputs]
         self.latent = tuple(rv.name for rv in model.free_RVs)
+        self.variables = tuple(self._outputs)
         self._named = _jaxified(model.value_vars, outputs)
         self._centre, self._dtype = np.asarray(flat, float), flat.dtype
         self.dim = int(flat.size)

@@ -22,7 +22,7 @@ from natmix.models.base import (
 from natmix.models.bounded_target import BoundedTarget, OfVector
 from natmix.models.bounds import Bounds, Constrained, position_inside
 from natmix.models.given import Given
-from natmix.models.structure import decoded, encoded, leaf_name
+from natmix.models.structure import declared_names, decoded, encoded, leaf_name
 from natmix.targets import AbstractTarget, AbstractTwoForms, HostTarget
 
 
@@ -81,6 +81,7 @@ class PytreeModel(AbstractModel):
         self._structure = jax.tree.structure(tree)
         self._is_flat = len(shapes) == 1 and len(shapes[0]) == 1
         self.first, self.names, self._shapes = position, names, shapes
+        self.variables = tuple(declared_names(position))
         self._given = fn
         self._dtype = flat.dtype
         self.dim = int(flat.size)
@@ -236,6 +237,7 @@ class PytreeModel(AbstractModel):
             "coordinates": list(self.coordinates),
             "names": self.names,
             "structure": encoded(self.first),
+            "variables": list(self.variables),
         }
         leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(self.first)]
         return ModelFile(header, {"position": leaves, "low": list(low), "high": list(high)})
@@ -247,11 +249,15 @@ class PytreeModel(AbstractModel):
         leaves = file.arrays["position"]
         sides = zip(file.arrays["low"], file.arrays["high"], strict=True)
         position = dict(zip(names, leaves, strict=True)) if structure is None else decoded(structure, leaves)
-        return cls(_no_density, position, dict(zip(names, sides, strict=True)))
+        model = cls(_no_density, position, dict(zip(names, sides, strict=True)))
+        model.variables = tuple(file.header.get("variables", model.variables))
+        return model
 
     def with_function(self, target: Any) -> "PytreeModel":
         """With a log density of the same position."""
-        return PytreeModel(target, self.first, self.bounds)
+        model = PytreeModel(target, self.first, self.bounds)
+        model.variables = self.variables
+        return model
 
 
 class _BoundedFunction(AbstractTwoForms):

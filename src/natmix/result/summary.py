@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from natmix.estimate import counted
 from natmix.models import AbstractModel
-from natmix.result.export import latent_first, variables
+from natmix.result.export import variables
 from natmix.result.summary_table import Variable, table
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _weights(result: "Result") -> list[str]:
 
 
 def _variables(result: "Result", model: AbstractModel, x: Float[np.ndarray, "N D"]) -> list[Variable]:
-    found = latent_first(result, variables(result, x))
+    found = variables(result, x)
     return [
         Variable(name, model.labels(name, value.shape[1:]), value.reshape(len(value), -1).astype(float))
         for name, value in found.items()
