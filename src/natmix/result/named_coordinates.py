@@ -9,8 +9,8 @@ from jaxtyping import Float
 
 from natmix.models import AbstractModel
 from natmix.models.scalar_maps import (
-    ScalarEntry,
     ModelVariable,
+    ScalarEntry,
     model_variables,
     values_by_name,
     vector_variable,
