@@ -29,6 +29,7 @@ LAYERS = (
             "extras",
             "html_text",
             "interrupts",
+            "notebook_line",
             "random_keys",
             "registry",
             "suggestions",

@@ -142,7 +142,7 @@ def fit(
             the ELBO has ceased to rise and new components help no more. None starts with many samples and
             takes 10 to 50 times more evaluations.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
-        progress: show a live line; only on a terminal if left out.
+        progress: show a live line; only on a terminal and in a notebook if left out.
         callback: called after every chunk of iterations (about four times a second) with a `FitSnapshot`:
             iteration, elbo, elbo_se, components, evaluations, seconds, and the mixture if it is asked for.
             If it returns True the fit ends there and ``result.stopped`` is "callback"; any other value is

@@ -22,6 +22,11 @@ def paragraph(text: str) -> str:
     return f'<p style="{_NOTE}">{html.escape(text)}</p>'
 
 
+def html_line(text: str) -> str:
+    """One line in a font of fixed width."""
+    return f'<code style="white-space: pre-wrap">{html.escape(text)}</code>'
+
+
 def preformatted(text: str) -> str:
     """Lines as they are."""
     return f'<pre style="line-height: 1.25">{html.escape(text)}</pre>'

@@ -24,6 +24,7 @@ from natmix.calibration.simulators.base import Simulated
 from natmix.calibration.uniformity import anderson_darling, holm, ranks_among, symmetry, width
 from natmix.engine.limits import is_number
 from natmix.estimate import Estimate
+from natmix.html_text import preformatted
 from natmix.models.base import coordinate_names
 from natmix.models.structure import leaf_name
 from natmix.random_keys import run_key
@@ -178,6 +179,9 @@ class SimulationCheck:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
 
 def simulation_check(
     model: Any,
@@ -219,7 +223,7 @@ def simulation_check(
         fit: a function to check instead of `natmix.fit`, called as ``fit(model, seed=..., **options)`` with a
             `natmix.models.AbstractModel` (its data are ``model.observed``). It returns an object with a
             method ``sample(n, seed=...)``.
-        progress: show a live line. Default: only on a terminal.
+        progress: show a live line. Default: only on a terminal and in a notebook.
         **options: of the fits, for example ``max_evaluations=20_000`` to be quick.
 
     Raises:

@@ -13,6 +13,7 @@ from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.evidence import gather_evidence
 from natmix.diagnostics.modes import mode_labels
 from natmix.estimate import Estimate
+from natmix.html_text import preformatted
 from natmix.mixture import Mixture
 from natmix.random_keys import run_key
 
@@ -99,6 +100,9 @@ class Agreement:
         return "\n".join([*lines, "  Modes that all of them missed do not show here."])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def agreement(results: Sequence[Fit], *, samples: int = _SAMPLES, seed: int = 0) -> Agreement:

@@ -458,5 +458,10 @@ class Result:
 
         return summary(self)
 
+    def _repr_html_(self) -> str:
+        from natmix.result.notebook import result_html
+
+        return result_html(self)
+
     def __repr__(self) -> str:
         return f"Result({self.mixture!r}, ELBO {self.elbo}, {self.stopped})"
