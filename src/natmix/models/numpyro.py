@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
+from natmix.extras import needs
 from natmix.mixture import Mixture
 from natmix.models.base import (
     AbstractModel,
@@ -280,9 +281,7 @@ def _plates(trace: dict[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _numpyro() -> Any:
-    try:
+    with needs("NumPyro", "numpyro", "A NumPyro model"):
         import numpyro
         import numpyro.infer
-    except ImportError as error:
-        raise ImportError("A NumPyro model needs NumPyro: pip install 'natmix[numpyro]'.") from error
     return numpyro

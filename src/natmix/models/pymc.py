@@ -10,9 +10,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey, Scalar
+from natmix.extras import needs
 from natmix.models.base import AbstractModel, Points, PriorRegion, by_name, prior_remark
 from natmix.models.given import Given
 from natmix.models.prediction_pymc import predictions
+from natmix.suggestions import meant
 
 
 class PymcModel(AbstractModel):
@@ -48,6 +50,7 @@ class PymcModel(AbstractModel):
             if name not in known:
                 raise ValueError(
                     f"A data set names {name!r}, but the model's pymc.Data are {', '.join(known) or 'none'}."
+                    f"{meant(name, known)}"
                 )
         copy = clone_model(model)
         for kind in ("free_RVs", "observed_RVs", "deterministics", "potentials"):
@@ -193,10 +196,8 @@ def _value(place: Any) -> np.ndarray | None:
 
 
 def _pymc_jax() -> Any:
-    try:
+    with needs("PyMC", "pymc", "A PyMC model"):
         import pymc.sampling.jax as graph
-    except ImportError as error:
-        raise ImportError("A PyMC model needs PyMC: pip install 'natmix[pymc]'.") from error
     return graph
 
 

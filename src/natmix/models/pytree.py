@@ -23,6 +23,7 @@ from natmix.models.bounded_target import BoundedTarget, OfVector
 from natmix.models.bounds import Bounds, Constrained, position_inside
 from natmix.models.given import Given
 from natmix.models.structure import declared_names, decoded, encoded, leaf_name
+from natmix.suggestions import meant
 from natmix.targets import AbstractTarget, AbstractTwoForms, HostTarget
 
 
@@ -320,7 +321,10 @@ def _joined(bounds: Any, names: list[str], shapes: list[tuple[int, ...]]) -> Bou
         given = bounds
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise ValueError(f"There are bounds for {unknown[0]!r}, but the variables are {', '.join(names)}.")
+        raise ValueError(
+            f"There are bounds for {unknown[0]!r}, but the variables are {', '.join(names)}."
+            f"{meant(unknown[0], names)}"
+        )
     parts = [
         Bounds.build(given.get(name, (None, None)), shape, name or "the position")
         for name, shape in zip(names, shapes, strict=True)

@@ -13,6 +13,7 @@ from natmix.array_types import PRNGKey, Scalar
 from natmix.models import stan_backends
 from natmix.models.base import AbstractModel, Points, PriorRegion
 from natmix.models.given import Given
+from natmix.suggestions import meant
 from natmix.targets import HostTarget
 
 _LOG_LIK = "log_lik"
@@ -177,5 +178,8 @@ def _observed(values: Mapping[str, Any], names: Sequence[str] | None) -> dict[st
         names = (names,)
     for name in names:
         if name not in values:
-            raise ValueError(f"observed names {name!r}, but the data are {', '.join(values) or 'none'}.")
+            raise ValueError(
+                f"observed names {name!r}, but the data are {', '.join(values) or 'none'}."
+                f"{meant(name, values)}"
+            )
     return {name: np.asarray(values[name]) for name in names}

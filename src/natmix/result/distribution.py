@@ -16,6 +16,7 @@ from natmix.random_keys import run_key
 from natmix.result.named_coordinates import NamedCoordinates, Part
 from natmix.result.probability import box_probability, event_probability, truth
 from natmix.result.transformed_mixture import TransformedMixture
+from natmix.suggestions import hint
 
 EVENT_DRAWS = 100_000
 """Draws for the probability of an event."""
@@ -107,7 +108,7 @@ class Distribution:
                 if entry.coordinate in self._fixed:
                     raise ValueError(f"{label} has no distribution here: its value is given.")
                 if entry.coordinate not in self._coordinates:
-                    raise ValueError(f"There is no variable {label!r}. There are {', '.join(self.names)}.")
+                    raise ValueError(f"There is no variable {label!r} here. {hint(label, self.names)}")
                 if entry.coordinate in owner:
                     raise ValueError(
                         f"{label} and {owner[entry.coordinate]} depend on the same coordinate, so they have "

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix.checks import as_int
+from natmix.extras import needs
 from natmix.models.base import coordinate_names
 from natmix.models.scalar_maps import values_by_name
 
@@ -36,10 +37,8 @@ def own_draws(given: Any) -> Any:
 
 def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
     """`Result.to_pandas`."""
-    try:
+    with needs("pandas", "arviz", "to_pandas()"):
         import pandas
-    except ImportError as error:
-        raise ImportError("This needs pandas: pip install 'natmix[arviz]'.") from error
     n = as_int(n, "n", 2)
     rows = {}
     labels = coordinate_names if result.model is None else result.model.labels
