@@ -154,7 +154,7 @@ class AbstractModel(abc.ABC):
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
         """The log likelihood of each observation, samples first."""
-        raise ValueError("log_likelihood needs a NumPyro or PyMC model, which has a likelihood of its own.")
+        raise ValueError("log_likelihood needs a NumPyro, PyMC or Stan model, which knows its observations.")
 
     def guide(self, mixture: Mixture) -> Any:
         """The mixture as a guide of NumPyro's."""
