@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -14,7 +15,7 @@ from scipy import integrate, stats
 
 import natmix
 from natmix import Mixture
-from natmix.models import NumpyroModel
+from natmix.models import NumpyroModel, PymcModel
 from natmix.models.scalar_maps import ScalarMap, model_variables
 from natmix.result.distribution import Distribution
 from natmix.result.probability import box_probability
@@ -374,19 +375,53 @@ def test_only_functions_of_one_coordinate_have_a_closed_form():
         rest.log_prob({"mu": 0, "u": 3, "d": 0.1, "p": [0.2, 0.3, 0.5]})
 
 
+def maps(model):
+    return {name: [e and e.map for e in v.entries] for name, v in model_variables(model).items()}
+
+
 def test_maps_are_found_in_single_precision_too():
-    model = NumpyroModel(everything, (), {"y": np.zeros(2, np.float32)})
-    for entry_of in ("mu", "sigma", "u"):
-        (entry,) = model_variables(model)[entry_of].entries
-        assert entry is not None
-        assert (
-            entry.map
-            == {
-                "mu": ScalarMap(),
-                "sigma": ScalarMap("exp"),
-                "u": ScalarMap("logistic", 2.0, 3.0),
-            }[entry_of]
-        )
+    with jax.enable_x64(False):
+        found = maps(NumpyroModel(everything, (), {"y": np.zeros(2, np.float32)}))
+    assert found["mu"] == [ScalarMap()]
+    assert found["sigma"] == [ScalarMap("exp")]
+    assert found["u"] == [ScalarMap("logistic", 2.0, 3.0)]
+    assert found["more"] == [ScalarMap("exp", 1.0)]
+    assert found["d"] == found["total"] == [None]
+    assert found["p"] == [None] * 3
+
+
+def test_maps_of_a_pymc_model():
+    pymc = pytest.importorskip("pymc")
+    with pymc.Model() as model:
+        mu = pymc.Normal("mu", 1, 2)
+        sigma = pymc.HalfNormal("sigma", 1)
+        pymc.Uniform("u", 2, 5)
+        pymc.TruncatedNormal("t", 0, 1, upper=3.0)
+        pymc.Uniform("d", 0, sigma)
+        pymc.VonMises("angle", 0, 1)
+        pymc.Normal("o", shape=2, transform=pymc.distributions.transforms.ordered)
+        pymc.Normal("y", mu, sigma, observed=[1.0, 2.0])
+    found = maps(PymcModel(model))
+    assert found == {
+        "mu": [ScalarMap()],
+        "sigma": [ScalarMap("exp")],
+        "u": [ScalarMap("logistic", 2, 3)],
+        "t": [ScalarMap("exp", 3, -1)],
+        "d": [None],
+        "angle": [None],
+        "o": [ScalarMap(), None],
+    }
+
+
+def test_a_saved_result_needs_its_model_for_this(tmp_path):
+    data = {"y": np.zeros(2)}
+    fitted = natmix.fit(everything, model_kwargs=data, **LEAST)
+    path = tmp_path / "fit.safetensors"
+    fitted.save(path)
+    with pytest.raises(ValueError, match="load it with its model"):
+        natmix.Result.load(path).marginal("mu")
+    again = natmix.Result.load(path, model=everything, model_kwargs=data)
+    assert again.marginal("sigma").median() == pytest.approx(fitted.marginal("sigma").median())
 
 
 @pytest.mark.parametrize("of", [ScalarMap(), ScalarMap("exp", 3, -1), ScalarMap("logistic", -1, 0.5)])
