@@ -25,10 +25,10 @@ LAYERS = (
         "checks",
         "estimate",
         "files",
-        "forks",
         "interrupts",
         "random_keys",
         "registry",
+        "text",
         "_version",
     ),
 )

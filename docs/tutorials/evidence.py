@@ -26,13 +26,18 @@ def exact(degree):
     return stats.multivariate_normal(np.zeros(25), powers @ powers.T + NOISE**2 * np.eye(25)).logpdf(Y)
 
 
-evidence = {}
+fits = {}
 for degree in (1, 2):
     result = natmix.fit(polynomial, model_args=(degree,), model_kwargs={"y": Y})
-    evidence[degree] = result.diagnosis.log_evidence
-    print(f"degree {degree}: log evidence {evidence[degree]}, exactly {exact(degree):.4f}")
+    evidence = result.diagnosis.log_evidence
+    print(f"degree {degree}: log evidence {evidence}, exactly {exact(degree):.4f}")
     assert result.diagnosis.trusted
-    assert abs(evidence[degree].value - exact(degree)) < 0.02
+    assert abs(evidence.value - exact(degree)) < 0.02
+    fits[f"degree {degree}"] = result
 
-factor = np.exp(evidence[2].value - evidence[1].value)
-print(f"the data favour the parabola by a factor of {factor:.3g} (exactly {np.exp(exact(2) - exact(1)):.3g})")
+comparison = natmix.compare(fits)
+print(comparison)
+factor = -comparison.log_bayes_factors[1].value
+print(f"log Bayes factor of {comparison.best}: {factor:.3f} (exactly {abs(exact(2) - exact(1)):.3f})")
+assert comparison.best == ("degree 2" if exact(2) > exact(1) else "degree 1")
+assert abs(factor - abs(exact(2) - exact(1))) < 0.03

@@ -29,8 +29,10 @@ finally:
 if TYPE_CHECKING:
     from natmix import calibration, diagnostics, experiments, models, plot
     from natmix.result.combine import combine
+    from natmix.result.compare import compare
 
 _SUBPACKAGES = ("calibration", "diagnostics", "experiments", "models", "plot")
+_LAZY_FUNCTIONS = ("combine", "compare")
 
 __all__ = [
     "GMMVI",
@@ -49,6 +51,7 @@ __all__ = [
     "__version__",
     "calibration",
     "combine",
+    "compare",
     "compilation_cache",
     "diagnostics",
     "experiments",
@@ -63,10 +66,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"natmix.{name}")
-    if name == "combine":
-        from natmix.result.combine import combine
-
-        return combine
+    if name in _LAZY_FUNCTIONS:
+        return getattr(importlib.import_module(f"natmix.result.{name}"), name)
     raise AttributeError(f"module 'natmix' has no attribute {name!r}")
 
 

@@ -21,7 +21,6 @@ from natmix.engine.fit_checkpoint import Begun, FitCheckpoints, Resume, owner_of
 from natmix.engine.limits import Limits
 from natmix.engine.single_fit import FitOptions, SingleFit
 from natmix.engine.snapshot import FitSnapshot
-from natmix.forks import check_not_forked
 from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.checked_gradient import checked_gradient
@@ -36,6 +35,7 @@ from natmix.initialization.draws_mixture import InitialDraws
 from natmix.initialization.region import Region
 from natmix.interrupts import sigterm_as_ctrl_c
 from natmix.kernels.compilation_cache import use_compilation_cache
+from natmix.kernels.forks import check_not_forked
 from natmix.kernels.plan import using
 from natmix.kernels.sharding import Devices, as_mesh
 from natmix.mixture import Mixture
@@ -151,7 +151,7 @@ def fit(
             the ELBO has ceased to rise and new components help no more. None starts with many samples and
             takes 10 to 50 times more evaluations.
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
-        progress: show a live line; only on a terminal if left out.
+        progress: show a live line; only on a terminal and in a notebook if left out.
         callback: called after every chunk of iterations (about four times a second) with a `FitSnapshot`:
             iteration, elbo, elbo_se, components, evaluations, seconds, and the mixture if it is asked for.
             If it returns True the fit ends there and ``result.stopped`` is "callback"; any other value is

@@ -130,7 +130,7 @@ def test_written_tables(seed, tmp_path):
 def test_rows_by_name():
     assert choose(None) == ROWS
     assert [row.codename for row in choose(["stm20", "sepyfux-stm20"])] == ["SAMTRON", "SEPYFUX"]
-    with pytest.raises(SystemExit, match="did you mean"):
+    with pytest.raises(SystemExit, match="Did you mean"):
         choose(["gmm-20"])
 
 

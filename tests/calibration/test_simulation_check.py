@@ -123,7 +123,7 @@ def test_hopeless_cases_end_soon():
         ({"seed": -1}, "seed must be"),
         ({"observed": "y"}, "observed holds names"),
         ({"model_args": ()}, "does not take model_args"),
-        ({"max_evalutions": 3}, "did you mean 'max_evaluations'"),
+        ({"max_evalutions": 3}, "Did you mean 'max_evaluations'"),
     ],
 )
 def test_bad_input_gets_a_sentence(arguments, words):

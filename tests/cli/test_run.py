@@ -122,7 +122,7 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["breast_cancr"], "did you mean 'breast_cancer'?"),
+        (["breast_cancr"], "Did you mean 'breast_cancer'?"),
         (["gmm2", "--algorithm", "samtro"], "has no letter for"),
         (
             ["gmm2", "--algorithm", "foo"],
@@ -141,7 +141,7 @@ def test_a_seed_that_fails_gives_exit_code_1(tmp_path, monkeypatch, finished):
         (["gmm2", "--dtype", "float8"], "dtype must be float32 or float64"),
         (["gmm2", "--components", "0"], "at least one component"),
         (["gmm2", "--set", "foo.bar=1"], "there is no module 'foo'"),
-        (["gmm2", "--set", "sample_selectr.bar=1"], "did you mean sample_selector?"),
+        (["gmm2", "--set", "sample_selectr.bar=1"], "Did you mean 'sample_selector'?"),
         (["gmm2", "--set", "sample_selector.bar=1"], "has no hyperparameter 'bar'"),
         (["gmm2", "--set", "sample_selector.desired_samples=many"], "'many' is not a number"),
         (["gmm2", "--set", "sample_selector.desired_samples=1.5"], "must be a whole number"),

@@ -41,9 +41,9 @@ def several(x, y):
         (
             line,
             {"model_args": (X,), "model_kwargs": {"Y": X}},
-            "unexpected keyword argument 'Y', did you mean 'y'",
+            "unexpected keyword argument 'Y'. Did you mean 'y'",
         ),
-        (line, {"model_args": (X,), "model_kwargs": {"scael": 2}}, "did you mean 'scale'?"),
+        (line, {"model_args": (X,), "model_kwargs": {"scael": 2}}, "Did you mean 'scale'?"),
         (
             line,
             {"model_kwargs": {"y": X}},

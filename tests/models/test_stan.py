@@ -385,7 +385,7 @@ class FakeStanModel:
     def param_names(self, *, include_tp=False, include_gq=False):
         assert include_tp
         assert include_gq
-        return ["mu", "sigma", "y_new.1", "y_new.2"]
+        return ["mu", "sigma", "y_new.1", "y_new.2", *(f"log_lik.{i + 1}" for i in range(len(self.y)))]
 
     def log_density(self, theta_unc, *, propto=True, jacobian=True):
         assert not propto
@@ -408,7 +408,8 @@ class FakeStanModel:
 
     def param_constrain(self, theta_unc, *, include_tp=False, include_gq=False, out=None, rng=None):
         mu, sigma = theta_unc[0], np.exp(theta_unc[1])
-        return np.array([mu, sigma, *rng.normal(mu, sigma, size=2)])
+        log_lik = stats.norm.logpdf(self.y, mu, sigma)
+        return np.array([mu, sigma, *rng.normal(mu, sigma, size=2), *log_lik])
 
 
 def fake_compile_model(stan_file, *, stanc_args=(), make_args=()):
@@ -452,15 +453,44 @@ def test_a_fit_by_bridgestan(bridgestan):
     result = natmix.fit(model, max_iterations=30, progress=False)
     v = result.sample(500)
     shapes = {name: value.shape for name, value in v.items()}
-    assert shapes == {"mu": (500,), "sigma": (500,), "y_new": (500, 2)}
+    assert shapes == {"mu": (500,), "sigma": (500,), "y_new": (500, 2), "log_lik": (500, 5)}
     assert v["sigma"].min() > 0
     assert np.unique(v["y_new"]).size == 1000
+    assert result.marginal("sigma").support() == (0, np.inf)
+    assert result.marginal("sigma").median() == pytest.approx(float(np.median(v["sigma"])), rel=0.2)
+    with pytest.raises(ValueError, match="take draws"):
+        result.marginal("y_new")
     with pytest.raises(ValueError, match="generated quantities"):
         result.predict(5)
     with pytest.raises(ValueError, match=r"does not compile: Syntax error: broken\.$"):
         StanModel("model { broken }", {"y": Y})
     with pytest.raises(ValueError, match=r"does not accept the data: mismatch in dimension\.$"):
         StanModel("model { }", {"y": np.zeros(6)})
+
+
+@pytest.fixture
+def arviz():
+    """Imported before `bridgestan` makes every package seem installed."""
+    return pytest.importorskip("arviz")
+
+
+def test_the_log_likelihood_of_a_stan_program_is_its_log_lik(arviz, bridgestan, monkeypatch):
+    model = as_model("model { }", None, None, {"y": Y}, None, None)
+    result = natmix.fit(model, max_iterations=10, elbo_samples=100, progress=False)
+    data = result.to_arviz(log_likelihood=True)
+    assert list(data["posterior"].data_vars) == ["mu", "sigma", "y_new"]
+    mu, sigma = (np.asarray(data["posterior"][name])[..., None] for name in ("mu", "sigma"))
+    np.testing.assert_allclose(data["log_likelihood"]["log_lik"], stats.norm.logpdf(Y, mu, sigma))
+    assert "log_lik" in result.to_arviz()["posterior"]
+    names = FakeStanModel.param_names
+    monkeypatch.setattr(FakeStanModel, "param_names", lambda self, **asked: names(self, **asked)[:4])
+    constrain = FakeStanModel.param_constrain
+    monkeypatch.setattr(FakeStanModel, "param_constrain", lambda *a, **kw: constrain(*a, **kw)[:4])
+    silent = natmix.fit(
+        "model { }", model_kwargs={"y": Y}, max_iterations=3, elbo_samples=100, progress=False
+    )
+    with pytest.raises(ValueError, match=r"log_lik;` in the block 'generated quantities'"):
+        silent.to_arviz(log_likelihood=True)
 
 
 def test_bridgestan_s_threads_change_no_bit(bridgestan, monkeypatch):

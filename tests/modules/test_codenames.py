@@ -75,7 +75,7 @@ def test_wrong_names_get_a_sentence(name, words):
     ("overrides", "words"),
     [
         ({"component_stepsizes": {}}, "no module 'component_stepsizes'.*component_stepsize"),
-        ({"component_stepsize": {"step": 1}}, "no hyperparameter 'step'; it has stepsize"),
+        ({"component_stepsize": {"step": 1}}, "no hyperparameter 'step'. Did you mean 'stepsize'"),
         ({"component_stepsize": 0.1}, "takes a dictionary"),
         ({"component_stepsize": {"stepsize": -1}}, r"stepsize must lie in \[0, inf\), got -1"),
         ({"component_stepsize": {"stepsize": "big"}}, "stepsize must be a number"),

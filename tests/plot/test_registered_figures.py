@@ -22,11 +22,12 @@ def closed():
 
 
 @pytest.mark.parametrize("name", [name for name in FIGURES if name != "overview"])
-def test_every_figure_is_drawn_from_a_result(name):
+def test_every_figure_is_drawn_from_a_result_and_prints_nothing(name, capfd):
     axes = draw(fitted(2), name)
     first = axes[0, 0] if isinstance(axes, plot.FitAxes) or hasattr(axes, "ndim") else axes
     first = first[0] if isinstance(first, tuple | list) else first
     assert figure_of(first).axes
+    assert capfd.readouterr() == ("", "")
 
 
 def test_options_reach_the_figure():

@@ -1,7 +1,8 @@
 """What is compared: an algorithm on a problem."""
 
-import difflib
 from typing import NamedTuple
+
+from natmix.text.suggestions import hint
 
 
 class Row(NamedTuple):
@@ -50,9 +51,7 @@ def choose(names: list[str] | None) -> tuple[Row, ...]:
     by_name = {row.name: row for row in ROWS}
     for name in names or ():
         if name not in by_name:
-            close = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(by_name)}."
-            raise SystemExit(f"No row is called {name!r}; {hint}")
+            raise SystemExit(f"No row is called {name!r}. {hint(name, by_name)}")
     return tuple(by_name[name] for name in names) if names else ROWS
 
 

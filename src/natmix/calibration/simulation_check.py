@@ -29,6 +29,7 @@ from natmix.models.structure import leaf_name
 from natmix.random_keys import run_key
 from natmix.result.diagnosing import diagnose_samples
 from natmix.result.result import Result
+from natmix.text.html import preformatted
 
 if TYPE_CHECKING:
     from natmix.calibration.simulators import AbstractSimulator
@@ -178,6 +179,9 @@ class SimulationCheck:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
 
 def simulation_check(
     model: Any,
@@ -219,7 +223,7 @@ def simulation_check(
         fit: a function to check instead of `natmix.fit`, called as ``fit(model, seed=..., **options)`` with a
             `natmix.models.AbstractModel` (its data are ``model.observed``). It returns an object with a
             method ``sample(n, seed=...)``.
-        progress: show a live line. Default: only on a terminal.
+        progress: show a live line. Default: only on a terminal and in a notebook.
         **options: of the fits, for example ``max_evaluations=20_000`` to be quick.
 
     Raises:

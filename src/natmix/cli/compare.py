@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natmix.cli.errors import one_sentence
+from natmix.text.extras import install
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,7 +36,7 @@ def compare(
         print_table(_table(runs, target))
         typer.echo(ERRORS)
         if importlib.util.find_spec("matplotlib") is None:
-            typer.echo("There is no figure, because matplotlib is not installed: pip install 'natmix[plot]'")
+            typer.echo(f"There is no figure, because matplotlib is not installed: {install('plot')}")
             return
         _save(runs, out)
         typer.echo(f"The learning curves are in {out}")

@@ -12,6 +12,7 @@ from natmix.fit import fit
 from natmix.kernels.compilation_cache import use_compilation_cache
 from natmix.modules.codenames import adds_components
 from natmix.result.result import Result
+from natmix.text.extras import install
 
 _FIXED_COMPONENTS = 32
 _START_SCALE = 4.0
@@ -54,7 +55,7 @@ def _save(result: Result, out: Path) -> None:
         _save_picture(result, out / "fit.png")
         typer.echo(f"The figure is in {out / 'fit.png'}")
     else:
-        typer.echo("There is no figure, because matplotlib is not installed: pip install 'natmix[plot]'")
+        typer.echo(f"There is no figure, because matplotlib is not installed: {install('plot')}")
     result.mixture.save(out / "mixture.safetensors", metadata=result.settings)
     typer.echo(f"The mixture is in {out / 'mixture.safetensors'}; natmix.Mixture.load reads it.")
 

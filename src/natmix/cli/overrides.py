@@ -1,11 +1,11 @@
 """``--set module.option=value``, many times."""
 
 import ast
-import difflib
 from collections.abc import Container, Iterable
 from typing import Any
 
 from natmix.modules.codenames import MODULES
+from natmix.text.suggestions import hint
 
 _WHOLE_ALGORITHM = ("temperature", "zero_penalty")
 
@@ -44,9 +44,7 @@ _EXAMPLE = "component_stepsize.stepsize=0.05"
 
 def _unknown(module: str, text: str) -> str:
     known = (*MODULES, "problem", *_WHOLE_ALGORITHM)
-    close = difflib.get_close_matches(module, known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
-    return f"--set {text}: there is no module {module!r}; {hint}"
+    return f"--set {text}: there is no module {module!r}. {hint(module, known)}"
 
 
 def _value(value: str, text: str) -> Any:

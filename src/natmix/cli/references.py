@@ -7,6 +7,7 @@ import typer
 
 from natmix.cli.errors import one_sentence
 from natmix.experiments.references import NAMES, Reference, cache_directory, generate, load
+from natmix.text.suggestions import meant
 
 
 def references(
@@ -28,7 +29,10 @@ def references(
         wanted = names or list(NAMES)
         unknown = [name for name in wanted if name not in NAMES]
         if unknown:
-            raise ValueError(f"There are no reference samples of {unknown[0]!r}, only of {', '.join(NAMES)}.")
+            raise ValueError(
+                f"There are no reference samples of {unknown[0]!r}, only of {', '.join(NAMES)}."
+                f"{meant(unknown[0], NAMES)}"
+            )
         folder = directory or cache_directory()
         for name in wanted:
             typer.echo(_line(_kept(name, folder, force) or _made(name, folder)))

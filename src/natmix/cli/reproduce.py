@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natmix.cli.errors import one_sentence
+from natmix.text.extras import install
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -210,7 +211,7 @@ def _show(found: "Collection", paths: list[Path], quiet: bool) -> None:
     if not any(path.suffix == ".png" for path in paths):
         missing = importlib.util.find_spec("matplotlib") is None
         because = (
-            "matplotlib is not installed: pip install 'natmix[plot]'"
+            f"matplotlib is not installed: {install('plot')}"
             if missing
             else "the tables do not have the learning curves of their seeds (table3_evaluations.csv)"
         )

@@ -15,6 +15,7 @@ from natmix.diagnostics.modes import mode_labels
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
 from natmix.random_keys import run_key
+from natmix.text.html import preformatted
 
 AGREED_DIVERGENCE = 0.02
 """Jensen-Shannon divergence in nats (at most log 2) up to which two fits count as the same.
@@ -99,6 +100,9 @@ class Agreement:
         return "\n".join([*lines, "  Modes that all of them missed do not show here."])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def agreement(results: Sequence[Fit], *, samples: int = _SAMPLES, seed: int = 0) -> Agreement:

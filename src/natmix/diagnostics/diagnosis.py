@@ -1,6 +1,7 @@
 """How good an approximation a fitted mixture is, from its samples with known target density."""
 
 import dataclasses
+import inspect
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from natmix.diagnostics.wording import verdict_lines
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
 from natmix.models import AbstractModel
+from natmix.text.html import block, headline, preformatted
 
 ENDED_EARLY = {
     "max_iterations": "stopped at the limit of iterations, before it had converged",
@@ -95,6 +97,10 @@ class Diagnosis:
         return "\n".join(verdict_lines(self))
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        first, *lines = verdict_lines(self)
+        return block(headline(first), preformatted(inspect.cleandoc("\n".join(["", *lines]))))
 
 
 def diagnose(

@@ -1,4 +1,4 @@
-"""A line that is updated in place on a terminal, and printed now and then elsewhere."""
+"""A line that is updated in place on a terminal and in a notebook, and printed now and then elsewhere."""
 
 import sys
 import time
@@ -9,18 +9,26 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from natmix.text.notebook_line import NotebookLine, in_notebook
+
+_NOTEBOOK_SECONDS = 0.25
+"""Between two updates in a notebook."""
+
 
 class LiveLine:
-    """A context in which `say` shows a line on the standard error stream.
+    """A context in which `say` shows a line on the standard error stream, or in a notebook.
 
     Args:
         first: what to show before anything is known.
-        show: whether to show anything; only on a terminal if None.
+        show: whether to show anything; only on a terminal and in a notebook if None.
         quiet_seconds: between two lines where they are printed.
     """
 
     def __init__(self, first: Text, show: bool | None, quiet_seconds: float) -> None:
-        self.shown = sys.stderr.isatty() if show is None else show
+        notebook = in_notebook()
+        self.shown = (notebook or sys.stderr.isatty()) if show is None else show
+        self._notebook = NotebookLine() if notebook and self.shown else None
+        self._latest: Text | None = None
         self._console = Console(stderr=True)
         self._first = first
         self._quiet_seconds = quiet_seconds
@@ -28,7 +36,9 @@ class LiveLine:
         self._printed = float("-inf")
 
     def __enter__(self) -> Self:
-        if self.shown and self._console.is_terminal:
+        if self._notebook is not None:
+            self._notebook.show(self._first)
+        elif self.shown and self._console.is_terminal:
             self._live = Live(self._first, console=self._console, refresh_per_second=8)
             self._live.start()
         elif self.shown:
@@ -40,11 +50,18 @@ class LiveLine:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._notebook is not None and self._latest is not None:
+            self._notebook.show(self._latest)
 
     def say(self, line: Text, *, at_once: bool = False) -> None:
         """Show a line; where lines are printed, only after ``quiet_seconds`` or if ``at_once``."""
         now = time.perf_counter()
-        if self._live is not None:
+        self._latest = line
+        if self._notebook is not None:
+            if at_once or now - self._printed >= _NOTEBOOK_SECONDS:
+                self._printed = now
+                self._notebook.show(line)
+        elif self._live is not None:
             self._live.update(line)
         elif self.shown and (at_once or now - self._printed >= self._quiet_seconds):
             self._printed = now

@@ -1,4 +1,7 @@
-"""A live line while a fit runs: iteration, ELBO, components, evaluations, rate, time."""
+"""A live line while a fit runs: iteration, ELBO, components, evaluations, rate, time, share of the budget."""
+
+import math
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -20,9 +23,10 @@ class ProgressLine(LiveLine, Recorder):
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:
         if self.shown:
-            self.say(self._line(FitSnapshot.of(run, chunk), run.iterations / max(run.running_seconds, 1e-9)))
+            rate = run.iterations / max(run.running_seconds, 1e-9)
+            self.say(self._line(FitSnapshot.of(run, chunk), rate, Spent.of(run)))
 
-    def _line(self, s: FitSnapshot, rate: float) -> Text:
+    def _line(self, s: FitSnapshot, rate: float, spent: "Spent") -> Text:
         return Text.assemble(
             (self._title, "bold"),
             "  iteration ",
@@ -34,4 +38,45 @@ class ProgressLine(LiveLine, Recorder):
             "  evaluations ",
             (f"{s.evaluations:,}", "cyan"),
             f"  {rate:.3g} it/s  {s.seconds:.0f} s",
+            spent.text(),
         )
+
+
+class Spent(NamedTuple):
+    """How much of its limits a run has spent.
+
+    Attributes:
+        share: of the limit that is reached first.
+        seconds_left: until then, at the rate so far.
+    """
+
+    share: float
+    seconds_left: float
+
+    @classmethod
+    def of(cls, run: SingleRun) -> "Spent":
+        """Nothing is known of a run without limits."""
+        limits, shares, left = run.limits, [0.0], [math.inf]
+        total = None if limits.max_evaluations is None else limits.max_evaluations - run.aside
+        for done, most in ((run.iterations, limits.max_iterations), (run.evaluations, total)):
+            if most is not None and most > 0 and done:
+                shares.append(min(done / most, 1.0))
+                left.append(run.running_seconds * max(most - done, 0) / done)
+        if limits.max_seconds is not None:
+            shares.append(min((run.seconds + run.seconds_aside) / limits.max_seconds, 1.0))
+            left.append(max(limits.seconds_left(run.seconds + run.seconds_aside, run.compile_seconds), 0.0))
+        first = min(range(len(left)), key=left.__getitem__)
+        return cls(shares[first], left[first])
+
+    def text(self) -> str:
+        """Empty without limits; a fit may end earlier."""
+        if not math.isfinite(self.seconds_left):
+            return ""
+        return f"  {self.share:.0%} of the budget, up to {duration(self.seconds_left)} left"
+
+
+def duration(seconds: float) -> str:
+    """``40 s``, ``3 min``, ``2.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

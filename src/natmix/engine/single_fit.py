@@ -57,7 +57,7 @@ class FitOptions:
         limits: of iterations, evaluations and seconds.
         tolerance: of the stopping rule.
         elbo: how many samples the final ELBO has.
-        progress: whether to show a live line; only on a terminal if None.
+        progress: whether to show a live line; only on a terminal and in a notebook if None.
         callback: called after every chunk of iterations; ends the fit by returning True.
         verify: whether to search outside of the mixture's samples, and to go on with what is found.
         accuracy: KL(q || p), in nats, at which it ends; None if only the stopping rule and limits end it.

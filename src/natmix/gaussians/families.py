@@ -6,6 +6,7 @@ from natmix.gaussians.base import AbstractGaussians
 from natmix.gaussians.diagonal import DiagonalGaussians
 from natmix.gaussians.full import FullGaussians
 from natmix.registry import registry_of
+from natmix.text.suggestions import meant
 
 Family = TypeVar("Family", bound=type[AbstractGaussians])
 
@@ -37,5 +38,7 @@ def family_named(name: str) -> type[AbstractGaussians]:
     """
     if not isinstance(name, str) or name not in FAMILIES:
         *others, last = map(repr, FAMILIES)
-        raise ValueError(f"covariance must be {', '.join(others)} or {last}, got {name!r}.")
+        raise ValueError(
+            f"covariance must be {', '.join(others)} or {last}, got {name!r}.{meant(name, FAMILIES)}"
+        )
     return FAMILIES[name]

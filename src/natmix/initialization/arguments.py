@@ -1,7 +1,6 @@
 """The arguments of `fit` that say where it starts, checked and completed."""
 
 import dataclasses
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +21,7 @@ from natmix.modules.codenames import MODULES
 from natmix.random_keys import run_key
 from natmix.targets import AbstractTarget, as_target
 from natmix.targets.base import check_dim
+from natmix.text.suggestions import meant
 
 
 def check_names(overrides: dict[str, Any], arguments: Iterable[str]) -> None:
@@ -29,9 +29,8 @@ def check_names(overrides: dict[str, Any], arguments: Iterable[str]) -> None:
     known = (*MODULES, "temperature", "zero_penalty")
     for name in overrides:
         if name not in known:
-            close = difflib.get_close_matches(name, [*arguments, *known], 1)
             raise ValueError(
-                f"fit has no argument {name!r}{f', did you mean {close[0]!r}?' if close else ';'} "
+                f"fit has no argument {name!r}.{meant(name, [*arguments, *known])} "
                 f"Hyperparameters go by module: {', '.join(known)}."
             )
 
@@ -157,7 +156,7 @@ def _start_method(start: str | None, is_model: bool, given: list[str]) -> str:
     if start is None:
         return "pathfinder" if is_model and not given else "region"
     if start not in STARTS:
-        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}.")
+        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}.{meant(start, STARTS)}")
     if start != "region" and given:
         raise ValueError(f"Give either start={start!r} or {given[0]}, not both.")
     return start

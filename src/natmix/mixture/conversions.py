@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from natmix.gaussians import DiagonalGaussians, FullGaussians
 from natmix.mixture.mixture import Mixture
+from natmix.text.extras import needs
 
 if TYPE_CHECKING:
     import numpyro.distributions
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 
 def to_sklearn(mixture: Mixture) -> "sklearn.mixture.GaussianMixture":
     """A fitted ``GaussianMixture`` in float64 without the absent components."""
-    try:
+    with needs("scikit-learn", "sklearn"):
         from sklearn.mixture import GaussianMixture
-    except ImportError as error:
-        raise ImportError("This needs scikit-learn: pip install 'natmix[sklearn]'.") from error
 
     mixture = mixture._present()
     parts = mixture.components
@@ -80,10 +79,8 @@ def to_numpyro(mixture: Mixture) -> "numpyro.distributions.MixtureSameFamily":
 
     Absent components are left out.
     """
-    try:
+    with needs("NumPyro", "numpyro"):
         import numpyro.distributions as dist
-    except ImportError as error:
-        raise ImportError("This needs NumPyro: pip install 'natmix[numpyro]'.") from error
 
     mixture = mixture._present()  # NumPyro refuses a log weight of -inf
     parts = mixture.components

@@ -110,6 +110,11 @@ class Mixture(eqx.Module):
             f"{self.dtype})"
         )
 
+    def _repr_html_(self) -> str:
+        from natmix.mixture.notebook import mixture_html
+
+        return mixture_html(self)
+
     # Densities ----------------------------------------------------------------------------------
 
     def component_log_prob(self, x: ArrayLike) -> Float[Array, "*N K"]:

@@ -72,6 +72,7 @@ class AbstractModel(abc.ABC):
     dim: int
     coordinates: tuple[str, ...]
     latent: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     observed: Mapping[str, np.ndarray] = MappingProxyType({})
     constant: Mapping[str, np.ndarray] = MappingProxyType({})
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -138,6 +139,11 @@ class AbstractModel(abc.ABC):
     def start(self, key: PRNGKey) -> PriorRegion | None:
         """The default initial region; None if the model does not have one."""
 
+    @property
+    def likelihood_outputs(self) -> tuple[str, ...]:
+        """Those of `variables` that are the log likelihood of each observation."""
+        return ()
+
     # What some models can do --------------------------------------------------------------------
 
     def predict(
@@ -148,7 +154,7 @@ class AbstractModel(abc.ABC):
 
     def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
         """The log likelihood of each observation, samples first."""
-        raise ValueError("log_likelihood needs a NumPyro or PyMC model, which has a likelihood of its own.")
+        raise ValueError("log_likelihood needs a NumPyro, PyMC or Stan model, which knows its observations.")
 
     def guide(self, mixture: Mixture) -> Any:
         """The mixture as a guide of NumPyro's."""
@@ -173,6 +179,7 @@ class AbstractModel(abc.ABC):
             "names": [leaf_name(path) for path, _ in leaves],
             "structure": encoded(tree),
             "latent": list(self.latent),
+            "variables": list(self.variables),
             "observed": list(self.observed),
             "dims": {name: list(axes) for name, axes in self.dims.items()},
             "coords": {name: _as_json(values) for name, values in self.coords.items()},

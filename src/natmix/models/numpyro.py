@@ -32,6 +32,7 @@ from natmix.models.prediction import prediction_key, predictions, replicates
 from natmix.targets.detection import required_arguments
 from natmix.targets.function_of_data import is_real_number, numbers_as_arrays
 from natmix.targets.traced import compiled_call
+from natmix.text.extras import needs
 
 _PRIOR_DRAWS = 256
 
@@ -81,6 +82,8 @@ class NumpyroModel(AbstractModel):
             raise call_error(error) from error
         sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
         self.latent = tuple(name for name, site in sites.items() if not site["is_observed"])
+        kinds = ("sample", "deterministic")
+        self.variables = tuple(name for name, site in trace.items() if site["type"] in kinds)
         given = {name: np.asarray(s["value"]) for name, s in sites.items() if s["is_observed"]}
         # A factor is observed too, and its value is empty.
         self.observed = {name: value for name, value in given.items() if value.size}
@@ -278,9 +281,7 @@ def _plates(trace: dict[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _numpyro() -> Any:
-    try:
+    with needs("NumPyro", "numpyro", "A NumPyro model"):
         import numpyro
         import numpyro.infer
-    except ImportError as error:
-        raise ImportError("A NumPyro model needs NumPyro: pip install 'natmix[numpyro]'.") from error
     return numpyro

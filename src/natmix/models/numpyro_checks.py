@@ -1,12 +1,13 @@
 """Checks of a NumPyro model, its arguments and its data, before anything is computed."""
 
-import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+
+from natmix.text.suggestions import meant
 
 
 def checked_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -39,13 +40,9 @@ def check_call(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     if found is not None:
         signature, error = found
         unknown = [name for name in kwargs if name not in signature.parameters]
-        # Letters may differ by case alone.
-        lower = {name.lower(): name for name in signature.parameters}
-        close = difflib.get_close_matches(unknown[0].lower(), lower, 1) if unknown else []
-        meant = f", did you mean {lower[close[0]]!r}?" if close else "."
         raise ValueError(
             f"The NumPyro model is model{signature}, and model_args and model_kwargs do not fit it: "
-            f"{error}{meant}"
+            f"{error}.{meant(unknown[0], signature.parameters) if unknown else ''}"
         )
 
 

@@ -13,6 +13,8 @@ from natmix.array_types import PRNGKey, Scalar
 from natmix.models.base import AbstractModel, Points, PriorRegion, by_name, prior_remark
 from natmix.models.given import Given
 from natmix.models.prediction_pymc import predictions
+from natmix.text.extras import needs
+from natmix.text.suggestions import meant
 
 
 class PymcModel(AbstractModel):
@@ -48,6 +50,7 @@ class PymcModel(AbstractModel):
             if name not in known:
                 raise ValueError(
                     f"A data set names {name!r}, but the model's pymc.Data are {', '.join(known) or 'none'}."
+                    f"{meant(name, known)}"
                 )
         copy = clone_model(model)
         for kind in ("free_RVs", "observed_RVs", "deterministics", "potentials"):
@@ -75,6 +78,7 @@ class PymcModel(AbstractModel):
         outputs = [v for v in model.unobserved_value_vars if not v.name.endswith("__")]
         self._outputs = [v.name for v in outputs]
         self.latent = tuple(rv.name for rv in model.free_RVs)
+        self.variables = tuple(self._outputs)
         self._named = _jaxified(model.value_vars, outputs)
         self._centre, self._dtype = np.asarray(flat, float), flat.dtype
         self.dim = int(flat.size)
@@ -192,10 +196,8 @@ def _value(place: Any) -> np.ndarray | None:
 
 
 def _pymc_jax() -> Any:
-    try:
+    with needs("PyMC", "pymc", "A PyMC model"):
         import pymc.sampling.jax as graph
-    except ImportError as error:
-        raise ImportError("A PyMC model needs PyMC: pip install 'natmix[pymc]'.") from error
     return graph
 
 

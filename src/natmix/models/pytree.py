@@ -22,8 +22,9 @@ from natmix.models.base import (
 from natmix.models.bounded_target import BoundedTarget, OfVector
 from natmix.models.bounds import Bounds, Constrained, position_inside
 from natmix.models.given import Given
-from natmix.models.structure import decoded, encoded, leaf_name
+from natmix.models.structure import declared_names, decoded, encoded, leaf_name
 from natmix.targets import AbstractTarget, AbstractTwoForms, HostTarget
+from natmix.text.suggestions import meant
 
 
 class PytreeModel(AbstractModel):
@@ -81,6 +82,7 @@ class PytreeModel(AbstractModel):
         self._structure = jax.tree.structure(tree)
         self._is_flat = len(shapes) == 1 and len(shapes[0]) == 1
         self.first, self.names, self._shapes = position, names, shapes
+        self.variables = tuple(declared_names(position))
         self._given = fn
         self._dtype = flat.dtype
         self.dim = int(flat.size)
@@ -236,6 +238,7 @@ class PytreeModel(AbstractModel):
             "coordinates": list(self.coordinates),
             "names": self.names,
             "structure": encoded(self.first),
+            "variables": list(self.variables),
         }
         leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(self.first)]
         return ModelFile(header, {"position": leaves, "low": list(low), "high": list(high)})
@@ -247,11 +250,15 @@ class PytreeModel(AbstractModel):
         leaves = file.arrays["position"]
         sides = zip(file.arrays["low"], file.arrays["high"], strict=True)
         position = dict(zip(names, leaves, strict=True)) if structure is None else decoded(structure, leaves)
-        return cls(_no_density, position, dict(zip(names, sides, strict=True)))
+        model = cls(_no_density, position, dict(zip(names, sides, strict=True)))
+        model.variables = tuple(file.header.get("variables", model.variables))
+        return model
 
     def with_function(self, target: Any) -> "PytreeModel":
         """With a log density of the same position."""
-        return PytreeModel(target, self.first, self.bounds)
+        model = PytreeModel(target, self.first, self.bounds)
+        model.variables = self.variables
+        return model
 
 
 class _BoundedFunction(AbstractTwoForms):
@@ -314,7 +321,10 @@ def _joined(bounds: Any, names: list[str], shapes: list[tuple[int, ...]]) -> Bou
         given = bounds
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise ValueError(f"There are bounds for {unknown[0]!r}, but the variables are {', '.join(names)}.")
+        raise ValueError(
+            f"There are bounds for {unknown[0]!r}, but the variables are {', '.join(names)}."
+            f"{meant(unknown[0], names)}"
+        )
     parts = [
         Bounds.build(given.get(name, (None, None)), shape, name or "the position")
         for name, shape in zip(names, shapes, strict=True)

@@ -25,6 +25,7 @@ class SavedModel(AbstractModel):
         self.dim = len(self.coordinates)
         self.first_index = header["first_index"]
         self.latent = tuple(header["latent"])
+        self.variables = tuple(header.get("variables", ()))
         self.observed = dict(zip(header["observed"], arrays["observed"], strict=True))
         self.dims = {name: tuple(axes) for name, axes in header["dims"].items()}
         self.coords = dict(header["coords"])

@@ -14,7 +14,9 @@ from natmix.models import stan_backends
 from natmix.models.base import AbstractModel, Points, PriorRegion
 from natmix.models.given import Given
 from natmix.targets import HostTarget
+from natmix.text.suggestions import meant
 
+_LOG_LIK = "log_lik"
 _TRIES = 100
 _RADIUS = 2.0
 """Stan initialises its samplers within this distance of zero, in unconstrained coordinates."""
@@ -75,6 +77,7 @@ class StanModel(AbstractModel):
         self.coordinates = stan_backends.labels(self._backend)
         self.first_index = 1
         self.latent = stan_backends.variables(self._backend.coordinates)
+        self.variables = stan_backends.variables(self._backend.names)
         self._outputs = stan_backends.Outputs(self._backend.names)
         self._check_density()
 
@@ -122,6 +125,19 @@ class StanModel(AbstractModel):
         points = np.array(x, np.float64)
         return self._outputs.arrays(self._backend.constrain(points, zlib.crc32(points.tobytes())))
 
+    @property
+    def likelihood_outputs(self) -> tuple[str, ...]:
+        return (_LOG_LIK,) if _LOG_LIK in self.variables else ()
+
+    def log_likelihood(self, x: Points) -> dict[str, np.ndarray]:
+        """The generated quantity ``log_lik``, samples first."""
+        if _LOG_LIK not in self.variables:
+            raise ValueError(
+                "The Stan program does not give the log likelihood of its observations: compute it as "
+                f"`vector[N] {_LOG_LIK};` in the block 'generated quantities'."
+            )
+        return {_LOG_LIK: self.constrain(x)[_LOG_LIK]}
+
     def unconstrain(self, values: Any) -> Points:
         """Not available: httpstan does not expose Stan's transformation."""
         raise ValueError(
@@ -162,5 +178,8 @@ def _observed(values: Mapping[str, Any], names: Sequence[str] | None) -> dict[st
         names = (names,)
     for name in names:
         if name not in values:
-            raise ValueError(f"observed names {name!r}, but the data are {', '.join(values) or 'none'}.")
+            raise ValueError(
+                f"observed names {name!r}, but the data are {', '.join(values) or 'none'}."
+                f"{meant(name, values)}"
+            )
     return {name: np.asarray(values[name]) for name in names}

@@ -11,6 +11,13 @@ def leaf_name(path: tuple[Any, ...]) -> str:
     return "/".join(str(k) for k in keys)
 
 
+def declared_names(tree: Any, above: str = "") -> list[str]:
+    """Names of the leaves in the order in which the dictionaries were written; JAX sorts their keys."""
+    if type(tree) is dict:
+        return [name for key, inner in tree.items() for name in declared_names(inner, f"{above}{key}/")]
+    return [f"{above}{leaf_name(path)}".rstrip("/") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
 def encoded(tree: Any) -> Any:
     """Dictionaries, lists and tuples, numbers in place of the leaves; None if there is anything else."""
     numbers = iter(range(len(jax.tree.leaves(tree))))

@@ -1,6 +1,7 @@
 """Seven letters name an algorithm: one option of each module, in any order."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,7 @@ from natmix.modules import (
 )
 from natmix.modules.hyperparameters import Option, _check
 from natmix.registry import registry_of
+from natmix.text.suggestions import closest, hint
 
 if TYPE_CHECKING:
     from natmix.gmmvi import GMMVI
@@ -58,18 +60,19 @@ def parse(codename: str) -> dict[str, type[Option]]:
         if letter not in LETTERS:
             raise ValueError(
                 f"{which}: {letter!r} is not the letter of an option; the letters are {_all_choices()}."
+                f"{_meant(codename)}"
             )
         module, option = LETTERS[letter]
         if module in chosen:
             raise ValueError(
                 f"{which}: {chosen[module].letter!r} and {letter!r} both choose the {_words(module)}; "
-                f"take one of {_choices(module)}."
+                f"take one of {_choices(module)}.{_meant(codename)}"
             )
         chosen[module] = option
     missing = [m for m in MODULES if m not in chosen]
     if missing:
         lacks = "; ".join(f"the {_words(m)}: {_choices(m)}" for m in missing)
-        raise ValueError(f"{which}: it has no letter for {lacks}.")
+        raise ValueError(f"{which}: it has no letter for {lacks}.{_meant(codename)}")
     return {m: chosen[m] for m in MODULES}
 
 
@@ -80,8 +83,8 @@ def fields_of(codename: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [name for name in overrides if name not in MODULES and name not in plain]
     if unknown:
         raise ValueError(
-            f"There is no module {unknown[0]!r}; give hyperparameters by module ({', '.join(MODULES)}) "
-            f"or one of {', '.join(sorted(plain))}."
+            f"There is no module {unknown[0]!r}. {hint(unknown[0], [*MODULES, *sorted(plain)])} "
+            "Hyperparameters are given by module, such as component_stepsize={'stepsize': 0.1}."
         )
     parts: dict[str, Any] = {
         m: _option(m, option, overrides.get(m), _beside(options, option)) for m, option in options.items()
@@ -145,9 +148,18 @@ def _option(module: str, option: type[Option], override: Any, defaults: Mapping[
     names = [name for name, _, _ in option.hyperparameters()]
     unknown = [name for name in override if name not in names]
     if unknown:
-        has = f"it has {', '.join(names)}" if names else "it has none"
-        raise ValueError(f"{option.title} ({option.letter}) has no hyperparameter {unknown[0]!r}; {has}.")
+        raise ValueError(
+            f"{option.title} ({option.letter}) has no hyperparameter {unknown[0]!r}. "
+            f"{hint(unknown[0], names)}"
+        )
     return option(**{**defaults, **override})
+
+
+def _meant(codename: str) -> str:
+    """The codename most like what was given, as a sentence; empty if none is."""
+    letters = [[option.letter for option in options] for options in MODULES.values()]
+    close = closest(codename, map("".join, itertools.product(*letters)))
+    return "" if close is None else f" Did you mean {close}?"
 
 
 def _words(module: str) -> str:

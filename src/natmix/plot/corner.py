@@ -15,6 +15,7 @@ from natmix.plot.coordinate_names import axis_names, bare, names
 from natmix.plot.corner_layout import CornerLayout
 from natmix.plot.corner_ticks import Ticks, ticks
 from natmix.plot.style import DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
+from natmix.text.suggestions import meant
 
 if TYPE_CHECKING:
     from natmix.result.result import Result
@@ -198,7 +199,7 @@ def _by_name(name: str, known: list[str]) -> list[int]:
     found = [i for i, k in enumerate(known) for b in {k, bare(k)} if b == name or b.startswith(f"{name}[")]
     if not found:
         few = ", ".join(known[:6]) + (", …" if len(known) > 6 else "")
-        raise ValueError(f"dims names {name!r}, but the coordinates are {few}.")
+        raise ValueError(f"dims names {name!r}, but the coordinates are {few}.{meant(name, known)}")
     return found
 
 

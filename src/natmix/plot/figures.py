@@ -13,6 +13,7 @@ from natmix.plot.overview import plot_overview
 from natmix.plot.trajectory import plot_trajectory
 from natmix.registry import add_entry, registry_of
 from natmix.result.result import Result
+from natmix.text.suggestions import meant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,5 +72,7 @@ def draw(result: Result, figure: str = "fit", **options: Any) -> Any:
         ValueError: there is no such figure.
     """
     if not isinstance(figure, str) or figure not in FIGURES:
-        raise ValueError(f"figure must be one of {', '.join(map(repr, FIGURES))}, got {figure!r}.")
+        raise ValueError(
+            f"figure must be one of {', '.join(map(repr, FIGURES))}, got {figure!r}.{meant(figure, FIGURES)}"
+        )
     return FIGURES[figure].plot(result, **options)

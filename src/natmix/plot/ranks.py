@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natmix.plot.style import COMPONENT, DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
+from natmix.text.suggestions import hint
 
 if TYPE_CHECKING:
     from natmix.calibration import SimulationCheck
@@ -76,7 +77,7 @@ def _chosen(check: "SimulationCheck", parameters: Sequence[str] | None) -> list[
         return [name for name in check.names if name in kept]
     unknown = [name for name in parameters if name not in check.names]
     if unknown:
-        raise ValueError(f"There are no ranks of {unknown[0]!r}; the names are {', '.join(check.names)}.")
+        raise ValueError(f"There are no ranks of {unknown[0]!r}. {hint(unknown[0], check.names)}")
     if not 1 <= len(parameters) <= _MOST:
         raise ValueError(f"parameters must name 1 to {_MOST} of them, got {len(parameters)}.")
     return list(parameters)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natmix.text.extras import install
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
@@ -32,7 +34,7 @@ PALETTE = (
 )
 """Paul Tol's muted colours, distinct to colour-blind eyes too, in an order in which neighbours contrast."""
 DPI = 150
-NO_MATPLOTLIB = "Figures need matplotlib, which is not installed: pip install 'natmix[plot]'"
+NO_MATPLOTLIB = f"Figures need matplotlib, which is not installed: {install('plot')}"
 
 _GOLDEN = 0.618034
 _BLUES = ("#e3edf7", "#b7d2ea", "#7fb0d8", "#468bc0", "#1f5f99", "#0b3560")

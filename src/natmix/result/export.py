@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from natmix.checks import as_int
 from natmix.models.base import coordinate_names
-from natmix.models.structure import leaf_name
+from natmix.models.scalar_maps import values_by_name
+from natmix.text.extras import needs
 
 if TYPE_CHECKING:
     import pandas
@@ -21,11 +21,8 @@ _SAMPLES = 1000
 
 
 def variables(result: "Result", x: Float[np.ndarray, "N D"]) -> dict[str, np.ndarray]:
-    """Samples by name: the model's variables, or ``x``."""
-    if result.model is None:
-        return {"x": np.asarray(x)}
-    tree = result.model.constrain(jnp.asarray(x))
-    return {leaf_name(path) or "x": np.asarray(v) for path, v in jax.tree_util.tree_leaves_with_path(tree)}
+    """Samples by name: the model's variables in its order, the latent ones first; or ``x``."""
+    return {"x": np.asarray(x)} if result.model is None else values_by_name(result.model, x)
 
 
 def own_draws(given: Any) -> Any:
@@ -38,24 +35,15 @@ def own_draws(given: Any) -> Any:
     return x if given.model is None else given.model.constrain(jnp.asarray(x))
 
 
-def latent_first(result: "Result", values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The latent variables before the deterministic ones."""
-    latent = () if result.model is None else result.model.latent
-    first = {name: values[name] for name in latent if name in values}
-    return first | {name: value for name, value in values.items() if name not in first}
-
-
 def to_pandas(result: "Result", n: int, seed: int) -> "pandas.DataFrame":
     """`Result.to_pandas`."""
-    try:
+    with needs("pandas", "arviz", "to_pandas()"):
         import pandas
-    except ImportError as error:
-        raise ImportError("This needs pandas: pip install 'natmix[arviz]'.") from error
     n = as_int(n, "n", 2)
     rows = {}
     labels = coordinate_names if result.model is None else result.model.labels
     found = variables(result, np.asarray(result.mixture.sample(n, key=seed)))
-    for name, value in latent_first(result, found).items():
+    for name, value in found.items():
         flat = value.reshape(n, -1).astype(float)
         for label, column in zip(labels(name, value.shape[1:]), flat.T, strict=True):
             low, middle, high = np.quantile(column, [0.05, 0.5, 0.95])

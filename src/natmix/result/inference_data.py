@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from natmix.text.extras import needs
+
 
 def inference_data(
     groups: dict[str, dict[str, Any]],
@@ -16,10 +18,8 @@ def inference_data(
         dims: names of the axes after chains and draws.
         coords: labels along them.
     """
-    try:
+    with needs("ArviZ", "arviz"):
         import arviz
-    except ImportError as error:
-        raise ImportError("This needs ArviZ: pip install 'natmix[arviz]'.") from error
     make: Any = arviz.from_dict
     named = {"dims": {k: list(v) for k, v in (dims or {}).items()}, "coords": dict(coords or {})}
     return make(groups, **named) if int(arviz.__version__.split(".")[0]) >= 1 else make(**groups, **named)

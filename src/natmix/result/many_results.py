@@ -8,11 +8,19 @@ import numpy as np
 
 from natmix.estimate import counted
 from natmix.result.result import Result
+from natmix.result.verdict_table import data_frame, verdict_row
+from natmix.text.table import Column, TextTable
 
 if TYPE_CHECKING:
     import pandas
 
 _MAX_ROWS = 40
+_COLUMNS = (
+    Column("data set"),
+    Column("verdict", words=True),
+    Column("log Z", words=True),
+    *(Column(title) for title in ("k-hat", "components", "evaluations", "seconds")),
+)
 
 
 class ManyResults(Sequence["Result | None"]):
@@ -57,65 +65,36 @@ class ManyResults(Sequence["Result | None"]):
         return [self._row(i) for i in range(len(self))]
 
     def _row(self, i: int) -> dict[str, Any]:
-        result, nan = self._results[i], float("nan")
-        row: dict[str, Any] = {
-            "seed": self.seeds[i],
-            "verdict": "failed",
-            "elbo": nan,
-            "log_evidence": nan,
-            "log_evidence_se": nan,
-            "k_hat": nan,
-            "components": 0,
-            "evaluations": 0,
-            "stopped": "failed",
-            "seconds": self.seconds[i],
-            "error": "",
-        }
-        if i in self.errors:
-            error = self.errors[i]
-            return row | {"error": f"{type(error).__name__}: {error}"}
-        if result is None:
-            return row
-        row |= {
-            "verdict": "none",
-            "elbo": float(result.elbo.value),
-            "components": result.mixture.num_components,
-            "evaluations": result.counts.evaluations,
-            "stopped": result.stopped,
-        }
-        found = result.diagnosis
-        if found is None:
-            return row
-        evidence = found.log_evidence
-        return row | {
-            "verdict": found.verdict,
-            "log_evidence": evidence.value,
-            "log_evidence_se": evidence.standard_error,
-            "k_hat": found.k_hat,
-        }
+        error = self.errors.get(i)
+        found = verdict_row(None if error is not None else self._results[i])
+        message = "" if error is None else f"{type(error).__name__}: {error}"
+        return {"seed": self.seeds[i], **found, "seconds": self.seconds[i], "error": message}
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The table as a data frame, its index the places of the data sets."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas.") from error
-        return pandas.DataFrame(self.rows())
+        return data_frame(self.rows())
 
-    def __str__(self) -> str:
+    def table(self) -> TextTable:
+        """The table as text; of many fits those not trusted come first."""
         rows = self.rows()
         kinds = {kind: sum(row["verdict"] == kind for row in rows) for kind in self.verdicts}
         title = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items(), key=_by_number))
-        lines = [f"{counted(len(self), 'fit')}: {title}" if rows else "0 fits"]
-        lines.append("  data set  verdict      log Z                 k-hat  components  evaluations  seconds")
-        shown = range(len(rows)) if len(rows) <= _MAX_ROWS else self._worst(rows)
-        lines += [_line(i, rows[i], self._results[i]) for i in shown]
-        if len(shown) < len(rows):
-            left = len(rows) - len(shown)
-            lines.append(f"  … and {counted(left, 'more fit')}: to_pandas() has them all")
-        return "\n".join(lines)
+        shown = list(range(len(rows))) if len(rows) <= _MAX_ROWS else self._worst(rows)
+        left = len(rows) - len(shown)
+        return TextTable(
+            f"{counted(len(self), 'fit')}: {title}" if rows else "0 fits",
+            _COLUMNS,
+            tuple(_cells(i, rows[i], self._results[i]) for i in shown),
+            (f"… and {counted(left, 'more fit')}: to_pandas() has them all",) if left else (),
+        )
+
+    def __str__(self) -> str:
+        return self.table().text()
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
 
     def _worst(self, rows: list[dict[str, Any]]) -> list[int]:
         """As many as are shown: those not trusted first, in the order of the data sets."""
@@ -127,14 +106,16 @@ def _by_number(item: tuple[str, int]) -> tuple[int, str]:
     return -item[1], item[0]
 
 
-def _line(i: int, row: dict[str, Any], result: "Result | None") -> str:
+def _cells(i: int, row: dict[str, Any], result: "Result | None") -> tuple[str, ...]:
     if row["error"]:
-        message = textwrap.shorten(row["error"], 90, placeholder=" …")
-        return f"  {i:8}  {row['verdict']:11}  {message}"
+        return str(i), row["verdict"], textwrap.shorten(row["error"], 90, placeholder=" …")
     found = None if result is None else result.diagnosis
-    evidence = "" if found is None else str(found.log_evidence)
-    k_hat = f"{row['k_hat']:.2f}" if np.isfinite(row["k_hat"]) else "-"
     return (
-        f"  {i:8}  {row['verdict']:11}  {evidence:20}  {k_hat:>5}  {row['components']:10}  "
-        f"{row['evaluations']:11,}  {row['seconds']:7.2f}"
+        str(i),
+        row["verdict"],
+        "" if found is None else str(found.log_evidence),
+        f"{row['k_hat']:.2f}" if np.isfinite(row["k_hat"]) else "-",
+        str(row["components"]),
+        f"{row['evaluations']:,}",
+        f"{row['seconds']:.2f}",
     )

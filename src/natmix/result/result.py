@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from natmix.diagnostics import Diagnosis
     from natmix.plot import FitAxes
+    from natmix.result.distribution import Distribution
+    from natmix.result.named_coordinates import NamedCoordinates
     from natmix.result.sampler_start import SamplerStart
 
 
@@ -221,6 +223,67 @@ class Result:
         run_key(seed)
         return self.model.predict(int(seed), self.sample(n, seed=seed), model_args, model_kwargs)
 
+    @functools.cached_property
+    def _names(self) -> "NamedCoordinates":
+        from natmix.result.named_coordinates import NamedCoordinates
+
+        return NamedCoordinates(self.model, self.mixture.dim)
+
+    def _distribution(self) -> "Distribution":
+        from natmix.result.distribution import whole_distribution
+
+        return whole_distribution(self._names, self.mixture)
+
+    def marginal(self, *names: str) -> "Distribution":
+        """The distribution of some variables, by name, in the model's own (constrained) coordinates.
+
+        It has ``sample``, ``log_prob`` and ``pdf``; that of one number also the methods of SciPy's
+        distributions (``cdf``, ``ppf``, ``interval``, ``mean``, ...). It is in closed form, for variables
+        whose entries are each a function of one unconstrained coordinate: unbounded ones and those with
+        bounds. Of others (a simplex, a covariance, an ordered vector, most deterministics) take draws:
+        `sample`, `prob`.
+
+        Args:
+            *names: of variables (``"theta"``), or of entries (``"theta[0]"``). A function of vectors has
+                ``"x"`` and ``"x[0]"``.
+        """
+        return self._distribution().marginal(*names)
+
+    def condition(self, given: Mapping[str, Any]) -> "Distribution":
+        """The distribution of the other variables where these have the given (constrained) values.
+
+        ``result.condition({"sigma": 0.5}).marginal("mu")``. It is in closed form: a conditional of the
+        mixture. The variables given must be such as `marginal` takes.
+        """
+        return self._distribution().condition(given)
+
+    def prob(
+        self,
+        event: Callable[[dict[str, np.ndarray]], Any] | Mapping[str, Any],
+        n: int | None = None,
+        *,
+        corrected: bool = False,
+        seed: int = 0,
+    ) -> Estimate:
+        """The probability of an event, with its standard error; 0 means exact.
+
+        Args:
+            event: a function of draws by name that returns an array of truth values,
+                ``lambda d: d["mu"] > 0``; or bounds by name, ``{"mu": (0, None)}``. Bounds of one number, or
+                of a mixture with diagonal covariances, give the exact probability, others one by quasi-Monte
+                Carlo (Genz's separation of variables).
+            n: the number of draws; 100,000 if left out, and with ``corrected`` those behind the ELBO.
+            corrected: weight the draws by their importance weights, as the target has it. ``n`` draws are
+                then evaluated; a warning says if the weights are not reliable.
+            seed: of the draws.
+        """
+        if corrected:
+            from natmix.result.corrected_probability import corrected_probability
+
+            return corrected_probability(self, event, n, seed)
+        found = self._distribution()
+        return found.prob(event, seed=seed) if n is None else found.prob(event, n, seed=seed)
+
     def _check_target(self, what: str) -> None:
         if self.target is None:
             raise ValueError(
@@ -332,12 +395,13 @@ class Result:
     def to_arviz(
         self,
         *,
+        draws: int | None = None,
         predictive: bool = False,
         log_likelihood: bool = False,
         corrected: bool = False,
         seed: int = 0,
     ) -> Any:
-        """The samples behind the ELBO for ArviZ: its InferenceData, or DataTree from version 1 on.
+        """Samples of the mixture for ArviZ: its InferenceData, or DataTree from version 1 on.
 
         Groups: ``posterior`` (the model's variables: raw draws of the mixture, without importance weights),
         ``sample_stats`` (``lp``, the target's log density; ``log_mixture``; ``log_weight``, smoothed and
@@ -347,9 +411,14 @@ class Result:
         stored as four chains so that plots and diagnostics of chains work, or as three, two or one if the
         number of draws (``elbo_samples``) is not divisible by more.
 
+        Variables are in the order of the model, the latent ones first.
+
         Args:
+            draws: how many; those behind the ELBO (``elbo_samples``) if left out. The target is evaluated at
+                the samples beyond these.
             predictive: add ``posterior_predictive``, data drawn by a NumPyro or PyMC model.
-            log_likelihood: add ``log_likelihood``, of each observation.
+            log_likelihood: add ``log_likelihood``, of each observation; of a Stan program its generated
+                quantity ``log_lik``.
             corrected: resample the draws by their importance weights, some twice or more; a warning says if
                 the weights are not reliable. `resample` has a larger pool to draw from.
             seed: of the data drawn, and of the resampling.
@@ -357,7 +426,7 @@ class Result:
         from natmix.result.to_arviz import to_arviz
 
         run_key(seed)
-        return to_arviz(self, predictive, log_likelihood, corrected, int(seed))
+        return to_arviz(self, draws, predictive, log_likelihood, corrected, int(seed))
 
     def to_pandas(self, n: int = 10_000, *, seed: int = 0) -> "pandas.DataFrame":
         """Mean, standard deviation and quantiles of every variable, from samples of the mixture."""
@@ -388,6 +457,11 @@ class Result:
         from natmix.result.summary import summary
 
         return summary(self)
+
+    def _repr_html_(self) -> str:
+        from natmix.result.notebook import result_html
+
+        return result_html(self)
 
     def __repr__(self) -> str:
         return f"Result({self.mixture!r}, ELBO {self.elbo}, {self.stopped})"

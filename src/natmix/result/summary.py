@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from natmix.estimate import counted
 from natmix.models import AbstractModel
-from natmix.result.export import latent_first, variables
+from natmix.result.export import variables
 from natmix.result.summary_table import Variable, table
 
 if TYPE_CHECKING:
@@ -31,15 +31,11 @@ def summary(result: "Result") -> str:
     counts, times = result.counts, result.timings
     rate = counts.iterations / times.iterations if times.iterations > 0 else float("nan")
     mixture = result.mixture
-    combined = result.settings.get("combined")
-    name = f"{len(combined)} fits combined" if combined else result.algorithm.codename
     refuted = (
         f", {counts.refuted_evaluations:,} to find it not accurate yet" if counts.refuted_evaluations else ""
     )
-    judged = result.stopped == "converged" and result.settings.get("accuracy") is not None
-    ending = "converged" if judged else _ENDINGS[result.stopped]
     lines = [
-        f"{name} on {counted(mixture.dim, 'dimension')}: {ending}.",
+        title(result),
         f"  ELBO         {result.elbo}",
         f"  mixture      {counted(mixture.num_components, 'component')}, effectively "
         f"{_effective(np.asarray(mixture.weights)):.1f} "
@@ -59,6 +55,15 @@ def summary(result: "Result") -> str:
         lines += str(result.diagnosis).splitlines()
     lines += [f"  note: {note}" for note in result.notes]
     return "\n".join(lines)
+
+
+def title(result: "Result") -> str:
+    """What was fitted, and how the fit ended."""
+    combined = result.settings.get("combined")
+    name = f"{len(combined)} fits combined" if combined else result.algorithm.codename
+    judged = result.stopped == "converged" and result.settings.get("accuracy") is not None
+    ending = "converged" if judged else _ENDINGS[result.stopped]
+    return f"{name} on {counted(result.mixture.dim, 'dimension')}: {ending}."
 
 
 def _repairs(result: "Result") -> list[str]:
@@ -81,7 +86,7 @@ def _effective(weights: np.ndarray) -> float:
 
 def _table(result: "Result") -> list[str]:
     if result.model is not None and result.draws is not None:
-        return [*_weights(result), *table(_variables(result, result.model, result.draws.x))]
+        return [*_weights(result), *table(summary_variables(result, result.model, result.draws.x))]
     heaviest = result.mixture.top(min(_MAX_ROWS, result.mixture.num_components))
     shares = np.sort(np.asarray(result.mixture.weights, dtype=float))[::-1]
     rows = ["  weight   mean"]
@@ -105,8 +110,9 @@ def _weights(result: "Result") -> list[str]:
     return [f"  weights      {text}{more}"]
 
 
-def _variables(result: "Result", model: AbstractModel, x: Float[np.ndarray, "N D"]) -> list[Variable]:
-    found = latent_first(result, variables(result, x))
+def summary_variables(result: "Result", model: AbstractModel, x: Float[np.ndarray, "N D"]) -> list[Variable]:
+    """The variables of the model at samples, as a summary shows them."""
+    found = variables(result, x)
     return [
         Variable(name, model.labels(name, value.shape[1:]), value.reshape(len(value), -1).astype(float))
         for name, value in found.items()

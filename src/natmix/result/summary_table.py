@@ -20,24 +20,40 @@ class Variable(NamedTuple):
     samples: Float[np.ndarray, "N M"]
 
 
+TITLES = ("variable", "mean", "sd", "5%", "95%")
+
+
 def table(variables: list[Variable]) -> list[str]:
     """The table as lines; it counts what it does not show."""
+    rows = table_rows(variables)
+    wide = max([18, *(len(row[0]) for row in rows if len(row) > 1)])
+    lines = [f"  {'variable':{wide}}       mean        sd        5%       95%"]
+    for label, *numbers in rows:
+        if numbers:
+            mean, sd, low, high = numbers
+            lines.append(f"  {label:{wide}} {mean:>10} {sd:>9} {low:>9} {high:>9}")
+        else:
+            lines.append(f"  {label}")
+    return lines
+
+
+def table_rows(variables: list[Variable]) -> list[tuple[str, ...]]:
+    """A label and four numbers for each entry that is shown, or words alone where some are not."""
     most = next((m for m in _MAX_ENTRIES if _rows(variables, m) <= _MAX_ROWS), 1)
     shown: list[Variable] = []
     hidden = list(variables)
     while hidden and _rows([*shown, hidden[0]], most) <= _MAX_ROWS:
         shown.append(hidden.pop(0))
-    wide = max([18, *(len(label) for v in shown for label in v.labels[:most])])
-    lines = [f"  {'variable':{wide}}       mean        sd        5%       95%"]
+    rows: list[tuple[str, ...]] = []
     for variable in shown:
         entries = zip(variable.labels, variable.samples.T, strict=True)
-        lines += [_row(label, column, wide) for label, column in list(entries)[: _shown(variable, most)]]
+        rows += [_row(label, column) for label, column in list(entries)[: _shown(variable, most)]]
         left = len(variable.labels) - _shown(variable, most)
         if left:
-            lines.append(f"  … and {left} more entries of {variable.name}")
+            rows.append((f"… and {left} more entries of {variable.name}",))
     if hidden:
-        lines.append(f"  … and {counted(len(hidden), 'more variable')}: result.to_pandas() has them all")
-    return lines
+        rows.append((f"… and {counted(len(hidden), 'more variable')}: result.to_pandas() has them all",))
+    return rows
 
 
 def _shown(variable: Variable, most: int) -> int:
@@ -50,10 +66,10 @@ def _rows(variables: list[Variable], most: int) -> int:
     return sum(_shown(v, most) + (len(v.labels) > _shown(v, most)) for v in variables)
 
 
-def _row(label: str, column: Float[np.ndarray, " N"], wide: int) -> str:
+def _row(label: str, column: Float[np.ndarray, " N"]) -> tuple[str, ...]:
     sd = float(column.std())
     mean, low, high = (_format(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
-    return f"  {label:{wide}} {mean:>10} {sd:9.3g} {low:>9} {high:>9}"
+    return label, mean, f"{sd:.3g}", low, high
 
 
 def _format(value: float, sd: float) -> str:

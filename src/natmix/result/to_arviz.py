@@ -1,15 +1,20 @@
 """A result for ArviZ."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 import scipy
 from jaxtyping import Float, Int, Shaped
 
+from natmix.checks import as_int
 from natmix.diagnostics import pareto_smooth
 from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.elbo import evaluated_draws
 from natmix.models import AbstractModel
-from natmix.result.export import latent_first, variables
+from natmix.random_keys import run_key
+from natmix.result.export import variables
 from natmix.result.inference_data import inference_data, joined
 from natmix.result.resampling import resample_indices, warn_if_unreliable
 
@@ -19,24 +24,27 @@ if TYPE_CHECKING:
 _MAX_CHAINS = 4
 
 
-def to_arviz(result: "Result", predictive: bool, log_likelihood: bool, corrected: bool, seed: int) -> Any:
+def to_arviz(
+    result: "Result", n: int | None, predictive: bool, log_likelihood: bool, corrected: bool, seed: int
+) -> Any:
     """`Result.to_arviz`."""
-    draws = result.draws
-    if draws is None or len(draws) == 0:
-        raise ValueError(
-            "The result has no samples with known log density: fit with elbo_samples=2000, for example."
-        )
+    draws = _draws(result, n, seed)
     rows = _corrected(draws, seed) if corrected else np.arange(len(draws))
-    everything = latent_first(result, variables(result, draws.x))
-    samples = {name: value[rows] for name, value in everything.items()}
+    samples = {name: value[rows] for name, value in variables(result, draws.x).items()}
     stats = {"lp": draws.log_target[rows], "log_mixture": draws.log_mixture[rows]}
     if not corrected:
         stats["log_weight"] = _log_weights(draws)
     groups: dict[str, Any] = {"posterior": samples, "sample_stats": stats}
     model = result.model
-    for what, wanted in (("predictive", predictive), ("log_likelihood", log_likelihood)):
-        if wanted and model is None:
-            raise ValueError(f"{what}=True needs a NumPyro or PyMC model, which can draw data.")
+    if predictive and model is None:
+        raise ValueError("predictive=True needs a NumPyro or PyMC model, which can draw data.")
+    if log_likelihood and model is None:
+        raise ValueError("log_likelihood=True needs a NumPyro, PyMC or Stan model, and this is a function.")
+    likelihood: dict[str, np.ndarray] = {}
+    if model is not None and log_likelihood:
+        likelihood = model.log_likelihood(draws.x[rows])
+        for name in model.likelihood_outputs:
+            samples.pop(name, None)
     if model is not None and predictive:
         groups["posterior_predictive"] = model.predict(seed, samples, (), {})
     groups = {
@@ -50,12 +58,32 @@ def to_arviz(result: "Result", predictive: bool, log_likelihood: bool, corrected
     dims, coords = _axes(model, [name for group in groups.values() for name in group])
     data = inference_data(groups, dims, coords)
     if log_likelihood:
-        found = model.log_likelihood(draws.x[rows])
-        likelihood = {_storable(name): in_chains(value) for name, value in found.items()}
+        chains = {_storable(name): in_chains(value) for name, value in likelihood.items()}
         # One number for a whole vector or matrix that is observed: its axes come last.
-        batch = {name: dims[name][: v.ndim - 2] for name, v in likelihood.items() if name in dims}
-        data = joined(data, inference_data({"log_likelihood": likelihood}, batch, coords))
+        batch = {name: dims[name][: v.ndim - 2] for name, v in chains.items() if name in dims}
+        data = joined(data, inference_data({"log_likelihood": chains}, batch, coords))
     return data
+
+
+def _draws(result: "Result", n: int | None, seed: int) -> EvaluatedDraws:
+    """The samples behind the ELBO, or ``n``: the first of these, and fresh ones where there are too few."""
+    draws = result.draws
+    if n is None:
+        if draws is None or len(draws) == 0:
+            raise ValueError("The result has no samples with known log density: ask for some, draws=2000.")
+        return draws
+    kept = 0 if draws is None else len(draws)
+    missing = as_int(n, "draws") - kept
+    if missing > 0:
+        result._check_target(f"to_arviz(draws={n})")
+        assert result.target is not None
+        key = jax.random.fold_in(run_key(seed), 17)
+        fresh = evaluated_draws(result.mixture, result.target, key, missing)
+        return fresh if draws is None or not kept else draws.joined(fresh)
+    assert draws is not None
+    return dataclasses.replace(
+        draws, x=draws.x[:n], log_target=draws.log_target[:n], log_mixture=draws.log_mixture[:n]
+    )
 
 
 def in_chains(value: Shaped[np.ndarray, "N ..."]) -> Shaped[np.ndarray, "C M ..."]:

@@ -10,9 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natmix.array_types import PRNGKey
+from natmix.estimate import format_estimate
 from natmix.gaussians import AbstractGaussians, family_named
 from natmix.mixture import Mixture
 from natmix.targets import JaxTarget
+from natmix.text.html import block, headline, html_table
 
 
 class Sampler(Protocol):
@@ -103,6 +105,16 @@ class Problem(eqx.Module):
     def dim(self) -> int:
         """D."""
         return self.target.dim
+
+    def _repr_html_(self) -> str:
+        known = [("dimensions", f"{self.dim:,}")]
+        if self.log_evidence is not None:
+            known.append(("log evidence", format_estimate(self.log_evidence, self.log_evidence_se)))
+        if self.modes is not None:
+            known.append(("modes", f"{len(self.modes):,}"))
+        known.append(("draws exact samples", "no" if self.sample is None else "yes"))
+        rows = [*known, *((name, reason) for name, reason in self.infinite.items())]
+        return block(headline(f"{self.name}: {self.title}"), html_table(("", ""), rows, (True, True)))
 
 
 def _per_dimension(value: Any, dim: int) -> tuple[float, ...]:

@@ -1,6 +1,5 @@
 """The problems by name."""
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from natmix.experiments.problems.planar_robot import planar_robot
 from natmix.experiments.problems.stm import stm
 from natmix.experiments.problems.wine import wine
 from natmix.registry import registry_of
+from natmix.text.suggestions import hint
 
 PAPER = (
     "breast_cancer",
@@ -93,8 +93,9 @@ def load(name: str, seed: int = 0, dtype: Any = None, **options: Any) -> Problem
     kind = float_type(dtype)
     unknown = [option for option in options if option not in entry.options]
     if unknown:
-        known = f"only {', '.join(entry.options)}" if entry.options else "and it has no others"
-        raise ValueError(f"The problem {name} has no option {unknown[0]!r}, {known}.")
+        raise ValueError(
+            f"The problem {name} has no option {unknown[0]!r}. {hint(unknown[0], entry.options)}"
+        )
     return entry.build(name=name, title=entry.title, seed=int(seed), dtype=kind, **entry.settings, **options)
 
 
@@ -115,10 +116,8 @@ def _find(name: Any) -> Entry:
     if random is not None:
         return _random(random[1], int(random[2]))
     if isinstance(name, str) and re.fullmatch(r"(gmm|stm)\d*", name):
-        raise ValueError(f"No test problem is called {name!r}; gmmD and stmD exist for D from 1 to 99999.")
-    close = difflib.get_close_matches(str(name).lower().replace("-", "_"), _ENTRIES, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_ENTRIES)}."
-    raise ValueError(f"No test problem is called {name!r}; {hint}")
+        raise ValueError(f"No test problem is called {name!r}. gmmD and stmD exist for D from 1 to 99999.")
+    raise ValueError(f"No test problem is called {name!r}. {hint(name, _ENTRIES)}")
 
 
 def _random(kind: str, dim: int) -> Entry:

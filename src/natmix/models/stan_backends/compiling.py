@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from natmix.text.notebook_line import NotebookLine, in_notebook
+
 _logger = logging.getLogger("natmix")
 _shown: contextvars.ContextVar[bool | None] = contextvars.ContextVar("shown", default=None)
 
 
 @contextlib.contextmanager
 def showing(progress: bool | None) -> Iterator[None]:
-    """Whether compilations inside are shown; only on a terminal if None."""
+    """Whether compilations inside are shown; only on a terminal and in a notebook if None."""
     token = _shown.set(progress)
     try:
         yield
@@ -45,7 +47,9 @@ class Compilation:
         self._start = time.perf_counter()
         _logger.info("Compiling the Stan program %s.", self._name)
         shown, console = _shown.get(), Console(stderr=True)
-        if (sys.stderr.isatty() if shown is None else shown) and console.is_terminal:
+        if shown is not False and in_notebook():
+            NotebookLine().show(self._line())
+        elif (sys.stderr.isatty() if shown is None else shown) and console.is_terminal:
             self._live = Live(
                 get_renderable=self._line, console=console, refresh_per_second=4, transient=True
             )
