@@ -16,7 +16,7 @@ from jaxtyping import Float
 from natmix.diagnostics.known_modes import KnownModes, MissedMode
 from natmix.diagnostics.narrow_modes import covered_width, probes_near, suspicious
 from natmix.diagnostics.search_problem import SearchProblem
-from natmix.diagnostics.search_starts import around_modes, around_region, probes
+from natmix.diagnostics.search_starts import REACH, around_modes, around_region, probes, reach
 from natmix.initialization.evaluator import BudgetSpentError
 from natmix.initialization.lbfgs import LbfgsPath
 from natmix.initialization.lbfgs_batch import lbfgs_runs
@@ -76,6 +76,7 @@ class ModeSearch(NamedTuple):
             to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would.
         narrow_goal: the width that suffices for the search to be thorough.
         dof: degrees of freedom that the tails of the modes seem to have; infinite for Gaussians.
+        reach: how many times as wide as the initial region the starting points were spread, at most.
     """
 
     missed: tuple[MissedMode, ...]
@@ -90,6 +91,7 @@ class ModeSearch(NamedTuple):
     covered_width: float = 1.0
     narrow_goal: float = 1.0
     dof: float = np.inf
+    reach: float = max(REACH)
 
     @property
     def new_mode_chance(self) -> float:
@@ -161,7 +163,7 @@ class _LbfgsSearch:
         self._known = KnownModes(
             problem.mixture, problem.log_evidence, _NARROW_NEIGHBOUR if narrow <= _NARROW_NEIGHBOUR else 0.0
         )
-        self._region = problem.region
+        self._region, self._reach = problem.region, max(REACH)
         self._runs = self._trials = self._near_probes = 0
         self._explained_share = 0.0
         self._covered, self._narrow_goal = 1.0, NARROW_WIDTH
@@ -185,7 +187,8 @@ class _LbfgsSearch:
         before = len(self._known.missed())
         centres = self._known.centres
         half = runs // 2 if len(centres) > 1 else 0
-        points = [around_region(self._region, runs - half, self._rng)]
+        points = [around_region(self._region, centres, runs - half, self._rng)]
+        self._reach = max(self._reach, *reach(self._region, centres))
         points += [around_modes(centres, half, self._rng)] if half else []
         self.run_from(np.concatenate(points))
         self._probe(probed, runs)
@@ -292,4 +295,5 @@ class _LbfgsSearch:
             covered_width=self._covered,
             narrow_goal=self._narrow_goal,
             dof=known.dof,
+            reach=self._reach,
         )

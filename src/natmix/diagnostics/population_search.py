@@ -26,7 +26,7 @@ from natmix.diagnostics.mode_search import ModeSearch
 from natmix.diagnostics.modes import mode_labels
 from natmix.diagnostics.quadratic_fit import fitted_gaussian
 from natmix.diagnostics.search_problem import SearchProblem
-from natmix.diagnostics.search_starts import REACH
+from natmix.diagnostics.search_starts import REACH, reach
 from natmix.initialization.evaluator import BudgetSpentError
 from natmix.kernels.threads import single_threaded_blas
 
@@ -103,7 +103,7 @@ class _PopulationSearch:
         self._negligible: list[_Mode] = []
         self._covered: dict[int, int] = {}
         self._unchecked: list[MissedMode] = []
-        self._runs = 0
+        self._runs, self._reach = 0, max(REACH)
 
     # The parts of the search --------------------------------------------------------------------
 
@@ -166,13 +166,14 @@ class _PopulationSearch:
             self.evaluator.evaluations,
             hits,
             "population",
+            reach=self._reach,
         )
 
     # Candidates ---------------------------------------------------------------------------------
 
     def _candidates(self, n: int) -> tuple[Float[np.ndarray, "n D"], Float[np.ndarray, "n D D"]]:
         """Points from Gaussians of many widths, and the covariances of these."""
-        sources = [(self._region.means[0], self._region.covariances[0], r) for r in REACH]
+        sources = [(self._region.means[0], self._region.covariances[0], r) for r in self._factors()]
         sources += [(self._mixture.mean(), self._mixture.covariance(), r) for r in _SPREAD]
         present = np.flatnonzero(np.asarray(self._mixture.exists))
         for r in _AROUND:
@@ -184,6 +185,13 @@ class _PopulationSearch:
         L = np.linalg.cholesky(covariances)
         noise = self._rng.normal(size=(n, means.shape[1]))
         return means[of] + np.einsum("nij,nj->ni", L[of], noise), covariances[of]
+
+    def _factors(self) -> tuple[float, ...]:
+        """How many times as wide as the region candidates are spread."""
+        present = np.asarray(self._mixture.means, float)[np.asarray(self._mixture.exists)]
+        factors = reach(self._region, np.concatenate([present, *(m.mean[None] for m in self._modes)]))
+        self._reach = max(self._reach, *factors)
+        return factors
 
     def _starts(
         self, x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"], most: int

@@ -12,6 +12,10 @@ With 32 runs, two Gaussians as wide as the region and in 2 and 10 dimensions, th
 of 32 searches at 30 and 50 times that width, in 15 of 16 at 100, in 12 of 16 at 200 and in 1 of 16 at 500
 (benchmarks/quality/missed_modes.py).
 """
+_FARTHER = (1.0, 3.0, 10.0)
+_FAR = 30.0
+"""If a known mode is more than `_FAR` widths of the region away, the region does not tell the scale of the
+target. Then starting points are also drawn from the region made so many times as wide as that distance."""
 _SPREAD = (1.0, 1.5, 3.0)
 """Starting points are also drawn from the Gaussian of all known modes, made so many times as wide."""
 _PROBE_SPREAD = (0.7, 1.0, 1.4)
@@ -21,11 +25,21 @@ _MIN_SHRINKAGE, _MANY = 0.1, 5
 dimension, whose centres say nothing about the other directions, and by `_MIN_SHRINKAGE` from `_MANY` on."""
 
 
-def around_region(region: Mixture, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n D"]:
-    """Samples of the initial region, made wider by the factors in `REACH` in turn."""
+def reach(region: Mixture, centres: Float[np.ndarray, "M D"]) -> tuple[float, ...]:
+    """How many times as wide the initial region is made: `REACH`, and more if known modes are far outside."""
+    L = np.linalg.cholesky(np.asarray(region.covariances[0], float))
+    steps = np.linalg.solve(L, (centres - np.asarray(region.means[0], float)).T)
+    distance = float(np.sqrt(np.mean(steps**2, axis=0).max(initial=0.0)))
+    return (*REACH, *(r * distance for r in _FARTHER)) if distance > _FAR else REACH
+
+
+def around_region(
+    region: Mixture, centres: Float[np.ndarray, "M D"], n: int, rng: np.random.Generator
+) -> Float[np.ndarray, "n D"]:
+    """Samples of the initial region, made wider by the factors in `reach` in turn."""
     L = np.linalg.cholesky(np.asarray(region.covariances[0], float))
     steps = rng.normal(size=(n, len(L))) @ L.T
-    return np.asarray(region.means[0], float) + np.resize(REACH, n)[:, None] * steps
+    return np.asarray(region.means[0], float) + np.resize(reach(region, centres), n)[:, None] * steps
 
 
 def around_modes(
@@ -40,7 +54,7 @@ def probes(
 ) -> Float[np.ndarray, "n D"]:
     """Points at which only the value is asked for: one evaluation tells if the mixture explains it."""
     if len(centres) < 2:
-        return around_region(region, n, rng)
+        return around_region(region, centres, n, rng)
     return _samples(centres, np.resize(_PROBE_SPREAD, n), rng)
 
 

@@ -6,7 +6,6 @@ from natmix.diagnostics.exploration import NO_SIGN
 from natmix.diagnostics.judgement import TOLERATED_SHARE, kl_text
 from natmix.diagnostics.mode_search import ModeSearch
 from natmix.diagnostics.remedies import CLEAR
-from natmix.diagnostics.search_starts import REACH
 from natmix.estimate import Estimate, counted
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def _search_lines(d: "Diagnosis") -> list[str]:
         return [f"  mode search  none: {d.not_searched}"] if d.not_searched else []
     missed = len(search.missed)
     if search.method == "L-BFGS":
-        far = f"from up to {max(REACH):.0f} widths of the initial region away"
+        far = f"from up to {search.reach:,.0f} widths of the initial region away"
         made = f"{counted(search.runs, 'L-BFGS run')}, {far},"
     else:
         made = f"{counted(search.runs, f'{search.method} run')}"

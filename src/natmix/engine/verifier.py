@@ -43,6 +43,9 @@ SEARCH_EVALUATIONS, OUTSIDE_EVALUATIONS = 54_000, 20_000
 is too short for a share of it to be enough. The first is for targets inside JAX, and suffices for trust:
 rounds of L-BFGS runs, `MANY_PROBES` and chains. The second is for gradients from outside, which cost more;
 without gradients it is `MIN_EVALUATIONS`."""
+MODE_EVALUATIONS = 5_000
+"""And so many more for each mode known beyond the first, for a target inside JAX: all of them have to be
+reached often enough to tell that there are no others."""
 MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
 _WIDER = 1.5
@@ -178,7 +181,10 @@ class Verifier:
         """Evaluations for the search of an accurate fit."""
         if not self._target.has_gradient:
             return MIN_EVALUATIONS
-        return SEARCH_EVALUATIONS if self._target.inside_jax else OUTSIDE_EVALUATIONS
+        if not self._target.inside_jax:
+            return OUTSIDE_EVALUATIONS
+        known = 0 if self._last.mode_search is None else len(self._last.mode_search.hits)
+        return SEARCH_EVALUATIONS + MODE_EVALUATIONS * max(known - 1, 0)
 
     @property
     def _random(self) -> bool:
