@@ -39,6 +39,9 @@ _OFTEN, _TOLERATED_UNREACHED = 20, 0.05
 """A search that widens ends when all but so many of the known modes were reached that often: a mode that
 attracts twenty times fewer runs than the rarest known one would then have been reached once."""
 
+_NEW_MODE = 0.015
+"""And when the chance that another run finds a new mode is below this."""
+
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
 NARROW_WIDTH, MANY_PROBES = 0.08, 30_000
@@ -194,7 +197,8 @@ class _LbfgsSearch:
         self._probe(probed, runs)
         hits = self._known.major_hits()
         settled = sum(h < _OFTEN for h in hits) <= _TOLERATED_UNREACHED * len(hits)
-        return len(self._known.missed()) == before and settled
+        certain = self.result().new_mode_chance <= _NEW_MODE
+        return len(self._known.missed()) == before and settled and certain
 
     def _more_probes(self, probed: int) -> int:
         """Twice as many, unless what is known explains too few: then runs tell more."""
