@@ -162,7 +162,7 @@ def fit(
             once before: for other modes, among the points evaluated before, and by Markov chains. What is
             found becomes components, and the fit goes on, until nothing new is found. All of it takes at
             most a quarter of the fit's evaluations. Where that is less and ``max_evaluations`` has room, the
-            search of an accurate fit may take 54,000 for a target inside JAX (5,000 more for each mode beyond
+            search of an accurate fit may take 60,000 for a target inside JAX (5,000 more for each mode beyond
             the first), 20,000 for one outside with gradients, 5,000 without. ``result.verification`` has what
             was found and repaired.
         more_samples: with ``accuracy``: start with few samples, which are reused, and take more in two steps,

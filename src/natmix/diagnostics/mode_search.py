@@ -39,7 +39,7 @@ _OFTEN, _TOLERATED_UNREACHED = 20, 0.05
 """A search that widens ends when all but so many of the known modes were reached that often: a mode that
 attracts twenty times fewer runs than the rarest known one would then have been reached once."""
 
-_NEW_MODE = 0.015
+_NEW_MODE = 0.035
 """And when the chance that another run finds a new mode is below this."""
 
 _SEVERAL = 5

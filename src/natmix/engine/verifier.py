@@ -38,7 +38,7 @@ MIN_EVALUATIONS = 5000
 """With an accuracy to reach, if no limit of evaluations or iterations has ended the fit, it may take so many,
 and again as many after each repair: the shorter a fit, the less it has seen of other modes. Samples of
 mixtures that were repaired then do not count."""
-SEARCH_EVALUATIONS, OUTSIDE_EVALUATIONS = 54_000, 20_000
+SEARCH_EVALUATIONS, OUTSIDE_EVALUATIONS = 60_000, 20_000
 """The search of an accurate fit may take so many, or half of what is left of ``max_evaluations``: such a fit
 is too short for a share of it to be enough. The first is for targets inside JAX, and suffices for trust:
 rounds of L-BFGS runs, `MANY_PROBES` and chains. The second is for gradients from outside, which cost more;
