@@ -1,0 +1,58 @@
+"""The site has the repository's layout: pages link to files by their paths in it, on GitHub and here alike."""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
+CODE = re.compile(r"^( *)```.*?^\1```|`[^`\n]+`", flags=re.DOTALL | re.MULTILINE)
+LIST_ITEM = re.compile(r"^(?:[-*]|\d+\.) ")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """README, everything under docs, and every file of the repository that one of these pages links to."""
+    for file in [f for f in files if f.src_dir == config.docs_dir]:
+        files.remove(file)
+    for path in sorted(_linked([ROOT / "README.md", *_documents()])):
+        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """GitHub's Markdown as Python-Markdown reads it: empty lines around comments and before lists."""
+    done: list[str] = []
+    fenced = False
+    for line in markdown.splitlines():
+        before = done[-1] if done else ""
+        fence = line.lstrip().startswith("```")
+        comment = line.startswith("<!--") or before.startswith("<!--")
+        item = LIST_ITEM.match(line) and not LIST_ITEM.match(before) and not before.startswith(" ")
+        if before and not fenced and (comment or item):
+            done.append("")
+        fenced ^= fence
+        done.append(line)
+    return "\n".join(done)
+
+
+def _documents() -> list[Path]:
+    folder = ROOT / "docs"
+    return [p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"]
+
+
+def _linked(paths: list[Path]) -> set[Path]:
+    """The files and, if they are pages, all files that they link to."""
+    found: set[Path] = set()
+    while paths:
+        path = paths.pop()
+        if path in found:
+            continue
+        found.add(path)
+        if path.suffix == ".md":
+            text = CODE.sub("", path.read_text(encoding="utf-8"))
+            targets = [(path.parent / link).resolve() for link in LINK.findall(text) if ":" not in link]
+            paths += [t for t in targets if t.is_file() and t.is_relative_to(ROOT)]
+    return found
