@@ -23,18 +23,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """GitHub's Markdown as Python-Markdown reads it: empty lines around comments and before lists."""
+    """GitHub's Markdown as Python-Markdown reads it.
+
+    It wants an empty line around comments and before lists, and four spaces before what belongs to a list item.
+    """
     done: list[str] = []
-    fenced = False
+    fenced, indent = False, 0
     for line in markdown.splitlines():
         before = done[-1] if done else ""
-        fence = line.lstrip().startswith("```")
-        comment = line.startswith("<!--") or before.startswith("<!--")
-        item = LIST_ITEM.match(line) and not LIST_ITEM.match(before) and not before.startswith(" ")
-        if before and not fenced and (comment or item):
+        item = None if fenced else LIST_ITEM.match(line)
+        if item:
+            if before and not LIST_ITEM.match(before):
+                done.append("")
+            indent = item.end()
+        elif not fenced and (line.startswith("<!--") or before.startswith("<!--")) and before:
             done.append("")
-        fenced ^= fence
+        if not item and indent and line.strip():
+            if line.startswith(" " * indent):
+                line = " " * (4 - indent) + line
+            elif not before:  # a paragraph after an empty line ends the list
+                indent = 0
+        fenced ^= line.lstrip().startswith("```")
         done.append(line)
+        if not line.startswith(" ") and not item and line.strip():
+            indent = 0
     return "\n".join(done)
 
 
