@@ -40,7 +40,7 @@ docs: $(VENV)/.dev site ## the site, and every code block, link and command of R
 	$(BIN)/pytest tests/docs -n 2 -m 'slow or not slow'
 
 site: $(VENV)/.docs ## the pages as a site with search and API reference, under site/; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open site/index.html."
 
 tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results

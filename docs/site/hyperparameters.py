@@ -1,4 +1,4 @@
-"""The API reference shows hyperparameters with the words that declare them: `real(0.1, "initial stepsize")`."""
+"""The API reference shows hyperparameters with the words that declare them: `real(0.1, "stepsize")`."""
 
 import ast
 from typing import Any

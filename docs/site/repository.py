@@ -1,4 +1,4 @@
-"""The site has the repository's layout: pages link to files by their paths in it, on GitHub and here alike."""
+"""The site has the repository's layout: pages link to files by their paths in it, on GitHub and here."""
 
 import re
 from pathlib import Path
@@ -25,11 +25,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """GitHub's Markdown as Python-Markdown reads it.
 
-    It wants an empty line around comments and before lists, and four spaces before what belongs to a list item.
+    It wants an empty line around comments and before lists, and four spaces before what belongs to an item,
+    and a word that there is Markdown in an HTML element.
     """
     done: list[str] = []
     fenced, indent = False, 0
-    for line in markdown.splitlines():
+    for line in markdown.replace("<details>", '<details markdown="1">').splitlines():
         before = done[-1] if done else ""
         item = None if fenced else LIST_ITEM.match(line)
         if item:
