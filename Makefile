@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs tutorials clean
+.PHONY: demo test tests wheel test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs site tutorials clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -36,8 +36,12 @@ test-stan: $(VENV)/.stan ## Stan programs: tests and tutorial (needs a C++ compi
 	$(BIN)/pytest tests/models/test_stan.py
 	$(BIN)/python docs/tutorials/stan_period.py
 
-docs: $(VENV)/.dev ## every code block, link and command of README and docs, each page in a fresh process
+docs: $(VENV)/.dev site ## the site, and every code block, link and command of README and docs, each page in a fresh process
 	$(BIN)/pytest tests/docs -n 2 -m 'slow or not slow'
+
+site: $(VENV)/.docs ## the pages as a site with search and API reference, under site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Open site/index.html."
 
 tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results
 	set -e; for script in docs/tutorials/*.py; do echo "== $$script"; $(BIN)/python $$script; done
@@ -76,7 +80,7 @@ wheel: $(VENV)/.created ## the package with its native kernels for this machine,
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) $(VENV)-* $(GMMVI) benchmarks/out demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* $(GMMVI) benchmarks/out demo site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are as old as the last installation: again only when pyproject.toml or the C sources change.
@@ -86,6 +90,10 @@ $(VENV)/.plot: $(VENV)/.created $(PACKAGE)
 
 $(VENV)/.dev: $(VENV)/.created $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.created $(PACKAGE)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.stan: $(VENV)/.dev

@@ -18,13 +18,17 @@ from natmix.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS = [*PAGES, CONTRIBUTING, ROOT / "results" / "README.md", ROOT / "benchmarks" / "README.md"]
 
 FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LONGEST = 600
 """Seconds for all blocks of one page."""
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -78,12 +82,20 @@ def test_the_option_of_contributing_is_an_option(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", with_python(PAGES[1:]), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", with_python(PAGES[1:]), ids=name_of)
 def test_the_blocks_of_a_page_run(page, tmp_path):
     run_blocks(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", with_python(PAGES), ids=lambda page: page.name)
+@pytest.mark.slow
+def test_the_result_that_is_read_line_by_line_is_the_one_that_is_printed(tmp_path):
+    page = ROOT / "docs" / "reading.md"
+    (shown,) = blocks(page, "text")
+    printed = run_blocks(page, tmp_path)
+    assert [line.split()[0] for line in shape(printed)] == [line.split()[0] for line in shape(shown)]
+
+
+@pytest.mark.parametrize("page", with_python(PAGES), ids=name_of)
 def test_every_block_is_python(page):
     for code in blocks(page, "python"):
         compile(code, page.name, "exec")
@@ -128,7 +140,7 @@ def test_the_list_of_other_extras_is_complete():
     text = README.read_text(encoding="utf-8")
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     missing = {e for e in declared if f"`{e}`" not in text and e not in named_extras(text)}
-    assert missing <= {"dev", "reference"}
+    assert missing <= {"dev", "docs", "reference"}
 
 
 def commands() -> list[str]:
@@ -148,7 +160,7 @@ def test_commands_and_their_options_exist(line):
     assert CliRunner().invoke(app, [*line.split()[1:2], "--help"]).exit_code == 0
 
 
-@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(page):
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         if not link.startswith(("http", "#")):
