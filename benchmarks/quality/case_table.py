@@ -55,6 +55,9 @@ def read_rows(path: Path, key: Sequence[str]) -> dict[tuple[str, ...], Row]:
         return {tuple(row[k] for k in key): row for row in csv.DictReader(file)}
 
 
+_CASES_PER_CACHE = 100
+
+
 def run_cases(
     cases: Sequence[Row], work: Callable[[Row], Row], path: Path, jobs: int, again: bool, float64: bool
 ) -> None:
@@ -70,7 +73,9 @@ def run_cases(
     print(f"{len(left)} of {len(cases)} cases to run", flush=True)
     if jobs <= 1:
         _set_up(float64)
-        for case in left:
+        for i, case in enumerate(left):
+            if i % _CASES_PER_CACHE == 0:
+                jax.clear_caches()  # programs hold memory maps, of which a process may have 65530
             _append(path, _timed(work, case))
         return
     context = multiprocessing.get_context("spawn")
