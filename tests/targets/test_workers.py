@@ -22,7 +22,7 @@ import natmix
 from natmix import HostTarget, TargetError
 
 POINTS = np.random.default_rng(0).normal(size=(30, 2))
-VALUES = -0.5 * np.sum(POINTS**2, axis=1)
+VALUES = worker_functions.batch(POINTS)
 
 
 def with_first(*firsts: float) -> np.ndarray:
@@ -56,7 +56,7 @@ def test_a_call_that_hangs_or_dies_is_repeated_and_its_point_excluded(own, caplo
     lost = np.isin(points[:, 0], (HANGS, DIES))
     np.testing.assert_array_equal(np.isnan(values), lost)
     np.testing.assert_array_equal(np.isnan(gradients).all(axis=1), lost)
-    np.testing.assert_array_equal(values[~lost], -0.5 * np.sum(points[~lost] ** 2, axis=1))
+    np.testing.assert_array_equal(values[~lost], worker_functions.batch(points[~lost]))
     new = own.counts.since(before)
     assert new.excluded == 2
     # A task of several cheap points may have been lost with them once more.
@@ -89,7 +89,7 @@ def test_a_worker_that_is_killed_is_replaced(own):
     for process in multiprocessing.active_children():
         process.kill()
         process.join()
-    np.testing.assert_array_equal(own.call(POINTS + 1, False)[0], -0.5 * np.sum((POINTS + 1) ** 2, axis=1))
+    np.testing.assert_array_equal(own.call(POINTS + 1, False)[0], worker_functions.batch(POINTS + 1))
 
 
 class Unreliable(Executor):

@@ -73,7 +73,7 @@ class Before(TypedDict):
     seconds: float
 
 
-class RunProgress(TypedDict):
+class StoredCounters(TypedDict):
     """How far the run is (`SingleRun.progress`)."""
 
     iterations: int
@@ -87,7 +87,7 @@ class RunProgress(TypedDict):
 class StoredFit(TypedDict):
     """What a `SingleFit` knows, arrays left out."""
 
-    progress: RunProgress
+    progress: StoredCounters
     stopped: str | None
     pauses: int
     increases: int

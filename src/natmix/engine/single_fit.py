@@ -20,7 +20,7 @@ from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY, BestRecorder, StoppingRule, objective
 from natmix.engine.final_elbo import FinalElbo
-from natmix.engine.fit_checkpoint import FitCheckpoints, FitRecords, RunProgress, StoredFit
+from natmix.engine.fit_checkpoint import FitCheckpoints, FitRecords, StoredCounters, StoredFit
 from natmix.engine.fit_loop import FitLoop, evaluations_given
 from natmix.engine.limits import Limits, is_number
 from natmix.engine.progress_line import ProgressLine
@@ -228,7 +228,7 @@ class SingleFit:
         # Those of a call that was broken off will be made again.
         evaluations = int(trajectory["evaluations"].sum(dtype=np.int64)) if trajectory else 0
         numbers = StoredFit(
-            progress=RunProgress(**(run.progress() | {"evaluations": evaluations})),  # type: ignore[typeddict-item]
+            progress=StoredCounters(**(run.progress() | {"evaluations": evaluations})),  # type: ignore[typeddict-item]
             stopped=run.stopped,
             pauses=self._pauses,
             increases=self._increases,

@@ -64,9 +64,13 @@ def warn_if_unreliable(smoothed: SmoothedWeights, pool: int, stacklevel: int) ->
 
 
 def resample_indices(log_weights: Float[np.ndarray, " N"], n: int, seed: int) -> Int[np.ndarray, " n"]:
-    """Indices of systematic resampling by these weights, in random order."""
-    weights = np.exp(log_weights - log_weights.max())
+    """Indices of systematic resampling by these weights, in random order.
+
+    The samples are ordered by weight first: samples of equal weights get their share of the draws up to one.
+    """
+    order = np.argsort(log_weights, kind="stable")
+    weights = np.exp(log_weights[order] - log_weights.max())
     rng = np.random.default_rng(seed)
     quantiles = (np.arange(n) + rng.uniform()) / n
     chosen = np.searchsorted(np.cumsum(weights) / weights.sum(), quantiles)
-    return rng.permutation(np.minimum(chosen, len(weights) - 1))
+    return rng.permutation(order[np.minimum(chosen, len(weights) - 1)])
