@@ -78,7 +78,7 @@ def test_what_a_model_cannot_do_gets_a_sentence(registered):
     mixture = natmix.Mixture.full([1.0], [[0.0]], [[[1.0]]])
     for call, words in (
         (lambda: model.predict(0, {}, (), {}), "predict.. needs a NumPyro or PyMC model"),
-        (lambda: model.log_likelihood(np.zeros((1, 1))), "log_likelihood needs a NumPyro, PyMC or Stan model"),
+        (lambda: model.log_likelihood(np.zeros((1, 1))), "log_likelihood needs a NumPyro, PyMC or Stan"),
         (lambda: model.unconstrain({"x": np.zeros(2)}), "A TableModel cannot turn variables by name"),
         (lambda: model.guide(mixture), "needs the NumPyro model that was fitted"),
     ):
