@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs site tutorials clean
+.PHONY: demo test tests wheel test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs site tutorials notebooks gallery clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -44,7 +44,14 @@ site: $(VENV)/.docs ## the pages as a site with search and API reference, under 
 	@echo "Open site/index.html."
 
 tutorials: $(VENV)/.dev ## run docs/tutorials, which check their own results
-	set -e; for script in docs/tutorials/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	set -e; for script in docs/tutorials/*.py; do echo "== $$script"; MPLBACKEND=agg $(BIN)/python $$script; done
+
+# Some of them: make notebooks NOTEBOOKS='evidence simulator'
+notebooks: $(VENV)/.stan $(VENV)/.docs ## execute docs/tutorials as notebooks and keep their outputs (needs a C++ compiler)
+	$(BIN)/python docs/notebooks.py $(NOTEBOOKS)
+
+gallery: $(VENV)/.dev ## the pictures of docs/gallery and docs/equations.md
+	set -e; for script in docs/gallery/*.py docs/modules/pictures.py; do echo "== $$script"; MPLBACKEND=agg $(BIN)/python $$script; done
 
 references: $(VENV)/.reference ## reference samples for the MMD (some minutes)
 	$(BIN)/natmix references

@@ -204,3 +204,11 @@ def test_data_of_a_model_are_not_given_as_data():
     target = natmix.JaxTarget(lambda x: -jnp.sum(x**2), 2)
     with pytest.raises(ValueError, match=r"data= is for a function f\(x, data\), got JaxTarget"):
         natmix.fit(target, data=np.ones(3))
+
+
+def test_one_live_line_counts_the_fits(capsys):
+    fits = natmix.fit_many(line, [data_set(1), {"y": 1}], dim=2, **{**OPTIONS, "progress": True})
+    shown = capsys.readouterr().err
+    assert "1 of 2 fits" in shown or "2 of 2 fits, 1 failed" in shown
+    assert "iteration" not in shown
+    assert len(fits.errors) == 1

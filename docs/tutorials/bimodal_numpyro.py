@@ -1,21 +1,18 @@
-"""A posterior with two modes: a NumPyro model that one Gaussian cannot describe.
+# %% [markdown]
+# # A NumPyro model with two modes
+#
+# Two sensors see only the square of a position. A third sensor sees the position itself, with a large
+# error. The posterior has a mode on either side of zero, of different weight. One Gaussian cannot
+# describe it.
 
-Two sensors see only the square of a position, and a third one sees, with a large error, the position itself.
-The posterior has a mode on either side of zero, of different weight.
-"""
-
-from pathlib import Path
-
+# %%
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from scipy import integrate, stats
 
 import natmix
-
-matplotlib.use("Agg")
 
 
 def model(squares=None, rough=None):
@@ -29,11 +26,30 @@ def model(squares=None, rough=None):
 
 data = {"squares": jnp.array([3.6, 4.5]), "rough": jnp.array(3.0)}
 
-# One line: the model and its data. The fit starts with L-BFGS runs from several points: both modes are found.
+# %% [markdown]
+# One line fits the model to its data. The fit starts with L-BFGS runs from several points, so it
+# finds both modes.
+
+# %%
 result = natmix.fit(model, model_kwargs=data)
 print(result.summary())
 
+# %%
+figure = result.plot().figure
+
+# %% [markdown]
+# The result has draws by name, probabilities of events, and predictions.
+
+# %%
+draws = result.sample(20_000)
+ahead = result.predict(2000)
+print(f"P(position > 0) = {result.prob({'position': (0, None)})}")
+print(f"the next square: {ahead['squares'].mean():.2f} ± {ahead['squares'].std():.2f}")
+
+# %% [markdown]
 # The model has only two variables, so quadrature gives the exact answer.
+
+# %%
 grid = np.linspace(-4, 4, 801)
 noises = np.linspace(0.02, 6, 600)
 P, S = np.meshgrid(grid, noises, indexing="ij")
@@ -43,14 +59,10 @@ density = integrate.trapezoid(np.exp(joint), noises, axis=1)
 log_evidence = np.log(integrate.trapezoid(density, grid))
 right = integrate.trapezoid(np.where(grid > 0, density, 0), grid) / np.exp(log_evidence)
 
-draws = result.sample(20_000)
-print(f"\nlog evidence: {result.diagnosis.log_evidence} here, {log_evidence:.4f} by quadrature")
+print(f"log evidence: {result.diagnosis.log_evidence} here, {log_evidence:.4f} by quadrature")
 print(f"P(position > 0): {np.mean(draws['position'] > 0):.3f} here, {right:.3f} by quadrature")
-ahead = result.predict(2000)
-print(f"the next square: {ahead['squares'].mean():.2f} ± {ahead['squares'].std():.2f}")
 
+# %%
 assert result.diagnosis.trusted
 assert abs(result.diagnosis.log_evidence.value - log_evidence) < 0.02
 assert abs(np.mean(draws["position"] > 0) - right) < 0.02
-
-result.plot().figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

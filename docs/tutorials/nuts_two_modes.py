@@ -1,10 +1,11 @@
-"""NUTS on a posterior with two modes: the model of the README, by both methods.
+# %% [markdown]
+# # NUTS on a posterior with two modes
+#
+# The model of the README, by both methods. Four chains of NUTS run with six seeds. A chain that has
+# found one period does not leave it. If all four find the same one, r-hat is fine and half of the
+# posterior is missing. natmix starts with L-BFGS runs from several points and knows both modes.
 
-Four chains of NUTS run with six seeds. A chain that has found one period does not leave it;
-if all four find the same one, r-hat is fine and half of the posterior is missing. natmix starts with L-BFGS
-runs from several points and knows both modes.
-"""
-
+# %%
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +30,13 @@ def orbit(day, velocity=None):
     numpyro.sample("velocity", dist.Normal(mean, 2.0), obs=velocity)
 
 
-print("NUTS, 1000 draws of each of 4 chains: shares of short periods, and r-hat of the period")
+# %% [markdown]
+# ## NUTS
+#
+# 1000 draws of each of four chains. The table has each chain's share of short periods, and r-hat of
+# the period.
+
+# %%
 hidden = 0
 for seed in range(6):
     mcmc = MCMC(
@@ -45,15 +52,25 @@ for seed in range(6):
     shares = np.mean(periods < BETWEEN, axis=1)
     r_hat = summary({"period": periods})["period"]["r_hat"]
     hidden += np.ptp(shares) < 0.5
-    print(f"  seed {seed}: {shares}, r-hat {r_hat:.2f}")
+    print(f"seed {seed}: {shares}, r-hat {r_hat:.2f}")
     assert np.all((shares < 0.01) | (shares > 0.99)), "a chain that visits both modes"
 print(f"{hidden} of 6 runs have all chains at one mode.")
 
+# %% [markdown]
+# ## natmix
+
+# %%
 result = natmix.fit(orbit, model_args=(DAY, VELOCITY))
 print(result.diagnosis)
 short = np.mean(result.sample(20_000)["period"] < BETWEEN)
 print(f"P(period < {BETWEEN} days): {short:.3f}")
 
-# The exact answer is that of docs/tutorials/stan_period.py, by quadrature.
+# %%
+figure = result.plot().figure
+
+# %% [markdown]
+# The exact answer, by quadrature as in [the tutorial with Stan](stan_period.ipynb), is 0.569.
+
+# %%
 assert result.diagnosis.trusted
 assert abs(short - 0.569) < 0.02

@@ -1,8 +1,10 @@
-"""A Stan program with two modes: the period of a star that moves to and fro, from six velocities.
+# %% [markdown]
+# # A Stan program with two modes
+#
+# The period of a star that moves to and fro, from six velocities. Needs `pip install 'natmix[stan]'`
+# and a C++ compiler. Compiling takes about a minute the first time.
 
-Needs ``pip install 'natmix[stan]'`` and a C++ compiler; compiling takes about a minute the first time.
-"""
-
+# %%
 import importlib.util
 
 import numpy as np
@@ -46,20 +48,30 @@ DAY = np.array([0.6, 2.6, 3.0, 10.0, 12.0, 18.6])
 VELOCITY = np.array([6.1, -3.2, -3.0, -2.7, 5.4, -4.7])
 ERROR = 2.0
 
-# Without "period ~ uniform(3, 9)" the samples would be the same, but Stan's density, and so the evidence,
-# six times as large: bounds alone are no prior that integrates to one.
+# %% [markdown]
+# Without `period ~ uniform(3, 9)` the samples would be the same, but Stan's density, and so the
+# evidence, six times as large: bounds alone are no prior that integrates to one.
+#
+# natmix takes the program and its data, and uses Stan's gradients. The fit starts with L-BFGS runs
+# from several points.
 
-# The program and its data. Stan's gradients are used; the fit starts with L-BFGS runs from several points.
+# %%
 data = {"N": 6, "day": DAY, "velocity": VELOCITY, "error": ERROR, "next_day": 24.0}
 model = natmix.models.StanModel(PROGRAM, data, observed=["velocity"])
 result = natmix.fit(model)
 print(result.summary())
 
-# Parameters, transformed parameters and generated quantities under their names in Stan.
-draws = result.sample(20_000)
-print("\n" + ", ".join(f"{name} {list(value.shape)}" for name, value in draws.items()))
+# %% [markdown]
+# Parameters, transformed parameters and generated quantities have their names in Stan.
 
+# %%
+draws = result.sample(20_000)
+print(", ".join(f"{name} {list(value.shape)}" for name, value in draws.items()))
+
+# %% [markdown]
 # The exact answer: the wave is integrated out by hand, the period by quadrature.
+
+# %%
 periods = np.linspace(3, 9, 6001)
 angles = 2 * np.pi * DAY / periods[:, None]
 waves = np.stack([np.sin(angles), np.cos(angles)], axis=2)
@@ -73,6 +85,7 @@ print(f"log evidence: {result.diagnosis.log_evidence} here, {log_evidence:.4f} b
 print(f"P(period < 4.6 days): {found:.3f} here, {short:.3f} by quadrature")
 print(f"velocity on day 24: {draws['next_velocity'].mean():.1f} ± {draws['next_velocity'].std():.1f}")
 
+# %%
 assert result.diagnosis.trusted
 assert abs(result.diagnosis.log_evidence.value - log_evidence) < 0.03
 assert abs(found - short) < 0.03

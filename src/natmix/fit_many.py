@@ -3,11 +3,12 @@
 import multiprocessing
 import pickle
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 from natmix.checks import as_int
+from natmix.engine.fits_progress import FitsProgress
 from natmix.fit import fit
 from natmix.models import AbstractModel
 from natmix.models.given import Given
@@ -26,6 +27,7 @@ def fit_many(
     *,
     seed: int | Sequence[int] = 0,
     executor: Executor | None = None,
+    progress: bool | None = None,
     **arguments: Any,
 ) -> ManyResults:
     """Fit the same model to many data sets.
@@ -42,6 +44,7 @@ def fit_many(
         executor: to run the fits on: any `concurrent.futures.Executor`, such as a process pool that spawns,
             ``client.get_executor()`` of Dask, or ``MPIPoolExecutor`` of mpi4py. Model, data, arguments and
             results travel by pickle. One fit after another in this process if left out.
+        progress: show a live line that counts the fits; only on a terminal and in a notebook if left out.
         **arguments: of every fit, as for `fit`.
 
     Returns:
@@ -60,7 +63,11 @@ def fit_many(
     tasks = [_Task(model, item, s, arguments) for item, s in zip(items, seeds, strict=True)]
     for i, item in enumerate(items):
         _check_item(model, item, i, arguments)
-    outcomes = [_run(task) for task in tasks] if executor is None else _on(executor, tasks)
+    outcomes: list[_Outcome] = []
+    with FitsProgress("fit_many", len(tasks), progress) as shown:
+        for outcome in map(_run, tasks) if executor is None else _on(executor, tasks):
+            outcomes.append(outcome)
+            shown.done(len(outcomes), sum(o.error is not None for o in outcomes))
     return ManyResults(
         [o.result for o in outcomes],
         seeds,
@@ -87,7 +94,7 @@ def _run(task: _Task) -> _Outcome:
     start = time.perf_counter()
     try:
         target, given = _with_data(task.model, task.data, task.arguments)
-        result: Result | None = fit(target, seed=task.seed, **given)
+        result: Result | None = fit(target, seed=task.seed, progress=False, **given)
         error = None
     except Exception as raised:
         result, error = getattr(raised, "result", None), _plain(raised)
@@ -167,7 +174,7 @@ def _seeds(seed: int | Sequence[int], number: int) -> list[int]:
 # Elsewhere --------------------------------------------------------------------------------------
 
 
-def _on(executor: Executor, tasks: list[_Task]) -> list[_Outcome]:
+def _on(executor: Executor, tasks: list[_Task]) -> Iterator[_Outcome]:
     """All fits on an executor; a process that dies or code that cannot travel ends all of them."""
     if not callable(getattr(executor, "submit", None)):
         raise ValueError(f"executor must be a concurrent.futures.Executor, got {type(executor).__name__}.")
@@ -175,7 +182,7 @@ def _on(executor: Executor, tasks: list[_Task]) -> list[_Outcome]:
     futures: list[Future] = []
     try:
         futures.extend(executor.submit(_run, task) for task in tasks)
-        return [_outcome(future) for future in futures]
+        yield from map(_outcome, futures)
     finally:
         for future in futures:
             future.cancel()

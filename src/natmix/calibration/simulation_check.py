@@ -18,10 +18,10 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from natmix.calibration.progress import SimulationProgress
 from natmix.calibration.simulators import as_simulator
 from natmix.calibration.simulators.base import Simulated
 from natmix.calibration.uniformity import anderson_darling, holm, ranks_among, symmetry, width
+from natmix.engine.fits_progress import FitsProgress
 from natmix.engine.limits import is_number
 from natmix.estimate import Estimate
 from natmix.models.base import coordinate_names
@@ -237,7 +237,7 @@ def simulation_check(
     key = run_key(seed)
     simulator = as_simulator(model, model_args, model_kwargs, observed, simulate, bounds)
     recorder = _RankRecorder(fit or _natmix_fit, options, draws, corrected, np.random.default_rng(seed))
-    with SimulationProgress(fits, progress) as shown:
+    with FitsProgress("simulation check", fits, progress) as shown:
         _check_all(recorder, simulator, key, fits, shown)
     if not recorder.ranks:
         if not recorder.failures:
@@ -250,7 +250,7 @@ def simulation_check(
 
 
 def _check_all(
-    recorder: "_RankRecorder", simulator: "AbstractSimulator", key: Any, fits: int, shown: SimulationProgress
+    recorder: "_RankRecorder", simulator: "AbstractSimulator", key: Any, fits: int, shown: FitsProgress
 ) -> None:
     try:
         for i, simulated in enumerate(simulator.simulations(key, fits)):

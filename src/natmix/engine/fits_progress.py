@@ -1,4 +1,4 @@
-"""A live line while simulations are fitted."""
+"""A live line while many fits are made: how many are done, and the time left."""
 
 import time
 
@@ -9,10 +9,11 @@ from natmix.engine.live_line import LiveLine
 _QUIET_SECONDS = 10.0
 
 
-class SimulationProgress(LiveLine):
-    """Shows how many simulations are fitted."""
+class FitsProgress(LiveLine):
+    """Shows how many of all fits are done."""
 
-    def __init__(self, total: int, show: bool | None) -> None:
+    def __init__(self, title: str, total: int, show: bool | None) -> None:
+        self._title = title
         self._total = total
         self._started = time.perf_counter()
         super().__init__(self._line(0, 0), show, _QUIET_SECONDS)
@@ -26,4 +27,4 @@ class SimulationProgress(LiveLine):
         left = f"  {seconds:.0f} s, about {seconds / fits * (self._total - fits):.0f} s left" if fits else ""
         failed = f", {failures} failed" if failures else ""
         count = (f"{fits} of {self._total} fits{failed}", "cyan")
-        return Text.assemble(("simulation check", "bold"), "  ", count, left)
+        return Text.assemble((self._title, "bold"), "  ", count, left)
