@@ -14,8 +14,8 @@ from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.config import RunConfig, configure
 from natmix.modules.codenames import MODULES
 
-Setting = float | int | str | bool
-"""A value of a hyperparameter or of an option of the problem."""
+Setting = bool | int | float | str
+"""A value of a hyperparameter or of an option of the problem; read back from a file as the first that fits."""
 
 COMPONENTS = "start.components"
 """The setting that is the number of initial components."""
