@@ -49,20 +49,17 @@ class StepwiseSeed:
         self.number = number
         self.failure = ""
         self._seen = _LastSnapshot()
-        self._held = contextlib.ExitStack()
-        if not self._held.enter_context(lock(out / LOCKS / f"seed-{number}", wait=False)):
-            self._held.close()
-            raise ValueError(f"Seed {number} in {out} is being run by another process; wait for it.")
-        with contextlib.ExitStack() as until_made:
-            until_made.callback(self._held.close)
-            joint, where = prepare(out, config.to_json(), [number]), environment()
-            self._files = SeedFiles(out, number)
+        joint, where = prepare(out, config.to_json(), [number]), environment()
+        self._files = SeedFiles(out, number)
+        with contextlib.ExitStack() as held:
+            if not held.enter_context(lock(out / LOCKS / f"seed-{number}", wait=False)):
+                raise ValueError(f"Seed {number} in {out} is being run by another process; wait for it.")
             self.ended = is_finished(out, number, config.limits, fingerprint(joint))
             if not self.ended:
                 write_sealed_json(out / ENVIRONMENT, ENVIRONMENT_FORMAT, where)
                 self._saving = Saving(out, functools.partial(restore, out, joint, where))
                 self._begin(config, problem, interrupt, checkpoint_seconds)
-            until_made.pop_all()
+            self._held = held.pop_all()
 
     def _begin(
         self, config: RunConfig, problem: Problem, interrupt: Interrupt, checkpoint_seconds: float

@@ -77,12 +77,12 @@ class Curve:
         share = used_share(self._limits, iterations, evaluations, seconds)
         over = min(self._rungs, math.floor(share * self._rungs + 1e-9))
         at_end = math.isclose(share * self._rungs, over, rel_tol=1e-9)
-        if at_end:
-            self._take(neg_elbo)
-        while len(self.values) < over:
+        while len(self.values) < over - at_end:
             self.values.append(self._best)
-        if not at_end:
-            self._take(neg_elbo)
+        if math.isfinite(neg_elbo) and (self._best is None or neg_elbo < self._best):
+            self._best = neg_elbo
+        if at_end and len(self.values) < over:
+            self.values.append(self._best)
 
     def is_pruned(self, limits: Sequence[float | None]) -> bool:
         """Whether the last part that is over ended above its bar."""
@@ -91,10 +91,6 @@ class Curve:
             return False
         bar, value = limits[last - 1], self.values[last - 1]
         return bar is not None and value is not None and value > bar
-
-    def _take(self, neg_elbo: float) -> None:
-        if math.isfinite(neg_elbo) and (self._best is None or neg_elbo < self._best):
-            self._best = neg_elbo
 
 
 def add_progress(curve: Curve, progress: TrialProgress) -> None:

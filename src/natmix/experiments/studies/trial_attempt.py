@@ -3,6 +3,7 @@
 import functools
 import math
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from natmix.experiments import problems
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.checkpoint import load_records
-from natmix.experiments.runs.directory import SeedFiles
+from natmix.experiments.runs.directory import CONFIG, SeedFiles
 from natmix.experiments.runs.rows import read_evaluations, read_final
 from natmix.experiments.studies.definition import Study
 from natmix.experiments.studies.model_problem import load_model
@@ -143,6 +144,9 @@ class _Attempt:
                 "killed, or crashed, or memory was short"
             )
         self._note("begin", iterations)
+        run = self._folder.run_folder(self._number)
+        if not (run / CONFIG).is_file():  # a process was killed while it made the folder
+            shutil.rmtree(run, ignore_errors=True)
         terms = terms_of(self._folder, self._study, self._trial.problem)
         runner = self._make_runner(terms, self._interrupt)
         try:
