@@ -87,6 +87,11 @@ def load_model(source: ModelSource, name: str, options: Mapping[str, Any], dtype
     return Problem(name=name, title=source.path, target=reached, reference=reached, start=start)
 
 
+def is_made_by_call(source: ModelSource) -> bool:
+    """Whether the function is called to get the target."""
+    return source.arguments is not None or _takes_nothing(_found(source))
+
+
 def _variances(region: Region, dim: int) -> np.ndarray:
     scale = 1.0 if region.scale is None else region.scale
     return np.broadcast_to(np.asarray(scale, float) ** 2, (dim,))

@@ -23,6 +23,7 @@ from natmix.experiments.studies.settings_source import (
     full_setting,
     seed_of,
 )
+from natmix.experiments.studies.storage_place import storage_place
 from natmix.experiments.studies.study_folder import StudyFolder
 from natmix.experiments.studies.trial_runner import Setting
 from natmix.files.lock import lock
@@ -31,14 +32,12 @@ from natmix.text.extras import needs
 if TYPE_CHECKING:
     import optuna
 
-JOURNAL, DATABASE = "optuna.log", "optuna.db"
-
 
 class OptunaStorage(ResultStorage):
     """Optuna's storage of a study."""
 
     def __init__(self, folder: StudyFolder, study: Study) -> None:
-        what = f"A study with the storage {study.storage!r} and the sampler {study.search.sampler!r}"
+        what = f"The storage {study.storage!r} (the samplers random and grid do with storage 'none')"
         with needs("Optuna", "study", what):
             import optuna
 
@@ -166,20 +165,13 @@ def _mean_curve(result: SettingResult) -> list[float]:
     return out
 
 
-def storage_url(folder: StudyFolder, storage: str) -> str:
-    """What to give to ``optuna-dashboard``."""
-    if storage == "journal":
-        return str(folder.path / JOURNAL)
-    return f"sqlite:///{folder.path / DATABASE}" if storage == "sqlite" else storage
-
-
 def _open_storage(folder: StudyFolder, storage: str) -> Any:
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     folder.path.mkdir(parents=True, exist_ok=True)
-    url = storage_url(folder, storage)
+    url = storage_place(folder, storage)
     if storage == "journal":
         with folder.planning():
             _mend(Path(url))

@@ -86,7 +86,7 @@ def _draw_options(ax: "Axes", found: Sequence[OptionBest], rows: Sequence[tuple[
 
 
 def parallel_coordinates(results: StudyResults, cell: CellKey) -> "Figure":
-    """Each complete setting of a codename on a problem as a line through what was searched; the best is orange."""
+    """Each complete setting of a codename on a problem as a line through what was searched."""
     found = next(each for each in results.cells if each.cell == cell)
     done = [result for result in found.results if result.value is not None]
     names = [name for name, _ in axes(results.study.spaces[cell]) if not name.startswith("together")]

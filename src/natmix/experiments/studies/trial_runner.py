@@ -15,7 +15,7 @@ from natmix.experiments.runs.config import RunConfig, configure
 from natmix.modules.codenames import MODULES
 
 Setting = bool | int | float | str
-"""A value of a hyperparameter or of an option of the problem; read back from a file as the first that fits."""
+"""A value of a hyperparameter or of an option of the problem; a file's value is the first that fits."""
 
 COMPONENTS = "start.components"
 """The setting that is the number of initial components."""
