@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from natmix.experiments.studies.definition import Study
-from natmix.experiments.studies.pools import AbstractPool
+from natmix.experiments.studies.pools import AbstractPool, PoolReport
 from natmix.experiments.studies.progress import StudyProgress
 from natmix.experiments.studies.settings_source import AbstractSettings, GivenSettings
 from natmix.experiments.studies.study_folder import StudyFolder, TrialOutcome
+from natmix.experiments.studies.trial_attempt import note_crash
 from natmix.interrupts import Interrupt
 
 POLL_SECONDS = 1.0
@@ -107,9 +108,9 @@ class _Client:
             self._look_elsewhere()
             self._fill()
             if self._running:
-                for number, report in self._pool.wait(POLL_SECONDS):
+                for report in self._pool.wait(POLL_SECONDS):
                     self._running -= 1
-                    self._take(number, report)
+                    self._take(report)
             elif self._elsewhere:
                 time.sleep(min(POLL_SECONDS, 0.2))
             elif self._progress.is_done:
@@ -123,16 +124,19 @@ class _Client:
             self._running += 1
             self._pool.submit(number)
 
-    def _take(self, number: int, report: str) -> None:
-        if report == "done":
+    def _take(self, ended: PoolReport) -> None:
+        number = ended.number
+        if ended.report == "done":
             self._settle(number)
-        elif report == "busy":
+        elif ended.report == "busy":
             self._elsewhere.append(number)
-        elif report == "interrupted":
+        elif ended.report == "interrupted":
             self._progress.put_back(number)
         else:
-            why = "its process died" if report == "lost" else "it failed"
-            self._watcher.retried(number, why)
+            if ended.report == "crashed":
+                note_crash(self._progress.folder, number, ended.reason)
+            words = {"lost": "its process was killed", "crashed": ended.reason}
+            self._watcher.retried(number, words.get(ended.report, "it failed"))
             self._progress.put_back(number)
 
     def _settle(self, number: int) -> None:

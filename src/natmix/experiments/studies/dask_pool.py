@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from natmix.experiments.studies.pools import AbstractPool, PoolReport
+from natmix.experiments.studies.trial_attempt import Report
 from natmix.text.extras import needs
 
 PATIENCE = 60.0
@@ -20,7 +21,7 @@ AHEAD = 1
 """Trials that wait at the scheduler for each worker, so that none is idle."""
 
 
-def run_on_worker(folder: str, number: int) -> str:
+def run_on_worker(folder: str, number: int) -> Report:
     """What a worker does with a trial."""
     from natmix.experiments.studies.own_device import own_device
     from natmix.experiments.studies.trial_attempt import attempt_trial

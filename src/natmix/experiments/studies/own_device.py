@@ -24,7 +24,7 @@ def own_device(wait_for: list[str] | None = None) -> str | None:
         wait_for: the accelerators; those that are visible if left out.
 
     Raises:
-        RuntimeError: other processes own all of them.
+        ValueError: other processes own all of them.
     """
     global _taken
     devices = visible_devices() if wait_for is None else wait_for
@@ -39,7 +39,7 @@ def own_device(wait_for: list[str] | None = None) -> str | None:
             os.environ[VISIBLE] = _taken = device
             return device
         attempt.close()
-    raise RuntimeError(
+    raise ValueError(
         f"Other processes own all {len(devices)} accelerators of this machine; use --jobs {len(devices)} "
         "at most."
     )

@@ -5,12 +5,13 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from natmix.experiments.studies.trial_attempt import Report, attempt_trial
 from natmix.interrupts import Interrupt
@@ -22,11 +23,13 @@ class PoolReport(NamedTuple):
     Attributes:
         number: of the trial.
         report: as `natmix.experiments.studies.trial_attempt.attempt_trial` has it, or "lost": its process
-            died.
+            was killed, or "crashed".
+        reason: of a crash.
     """
 
     number: int
-    report: Report | str
+    report: Report | Literal["lost", "crashed"]
+    reason: str = ""
 
 
 class AbstractPool(abc.ABC):
@@ -107,12 +110,14 @@ class LocalProcesses(AbstractPool):
         with contextlib.suppress(queue.Empty):
             while True:
                 worker, answer = self._ended.get(timeout=0 if found else seconds)
+                if answer is not None and "ready" in answer:
+                    continue
                 number = self._busy.pop(worker, None)
                 if answer is not None and number is not None:
                     self._idle.append(worker)
                     found.append(PoolReport(number, answer["report"]))
                 elif number is not None:
-                    found.append(PoolReport(number, "lost"))
+                    found.append(worker.report_of_death(number))
                 elif worker in self._idle:
                     self._idle.remove(worker)
         return found
@@ -144,6 +149,7 @@ class _Worker:
             start_new_session=True,
         )
         self._ended = ended
+        self._is_ready = False
         threading.Thread(target=self._listen, daemon=True).start()
 
     def submit(self, number: int) -> None:
@@ -151,6 +157,16 @@ class _Worker:
         with contextlib.suppress(OSError):  # it has died: `_listen` says so
             self.process.stdin.write(f"{number}\n".encode())
             self.process.stdin.flush()
+
+    def report_of_death(self, number: int) -> PoolReport:
+        """Why it died with a trial: killed by someone, or by itself."""
+        code = self.process.wait()
+        if code > 0 and not self._is_ready:
+            raise ChildProcessError("A process for trials could not start; what it said is above.")
+        if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, 0):
+            return PoolReport(number, "lost")
+        how = f"with the exit code {code}" if code > 0 else f"by the signal {signal.Signals(-code).name}"
+        return PoolReport(number, "crashed", f"its process ended {how}")
 
     def ask_to_end(self) -> None:
         assert self.process.stdin is not None
@@ -171,7 +187,9 @@ class _Worker:
         assert self.process.stdout is not None
         with contextlib.suppress(ValueError, OSError):  # it was closed
             for line in self.process.stdout:
-                self._ended.put((self, json.loads(line)))
+                answer = json.loads(line)
+                self._is_ready = True
+                self._ended.put((self, answer))
         self._ended.put((self, None))
 
 

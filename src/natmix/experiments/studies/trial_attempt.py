@@ -33,8 +33,8 @@ from natmix.files.generations import exists
 from natmix.interrupts import Interrupt
 from natmix.kernels.compilation_cache import use_compilation_cache
 
-MOST_DEATHS = 5
-"""So often a trial's process may die after the same number of iterations before the trial has failed."""
+MOST_DEATHS = 25
+"""So often a trial's process may be killed after the same number of iterations before it has failed."""
 PROGRAMS_KEPT = 20
 """Trials after which a process forgets its compiled programs: they hold memory."""
 
@@ -136,12 +136,15 @@ class _Attempt:
 
     def run(self) -> Report:
         prepare_process(self._study.dtype)
+        errors = [attempt.reason for attempt in self._before if attempt.event == "error"]
+        if len(errors) > self._study.retries:
+            return self._fail(errors[-1])
         iterations = self._iterations_before()
         dead = deaths(self._before, iterations)
         if dead >= MOST_DEATHS:
             return self._fail(
-                f"its process ended without a word {dead} times after {iterations} iterations: it was "
-                "killed, or crashed, or memory was short"
+                f"its process was killed {dead} times after {iterations} iterations, perhaps because it took "
+                "too much memory"
             )
         self._note("begin", iterations)
         run = self._folder.run_folder(self._number)
@@ -251,6 +254,13 @@ class _Attempt:
     def _note(self, event: str, iterations: int, reason: str = "") -> None:
         process = f"{socket.gethostname()} {os.getpid()}"
         self._folder.note(self._number, Attempt(event, iterations, reason, process))
+
+
+def note_crash(folder: StudyFolder, number: int, reason: str) -> None:
+    """Count a crash of a trial's process as a failure, unless another process runs the trial by now."""
+    with folder.claim(number) as mine:
+        if mine and folder.outcome(number) is None:
+            folder.note(number, Attempt("error", 0, reason, ""))
 
 
 def deaths(attempts: list[Attempt], iterations: int) -> int:
