@@ -77,8 +77,11 @@ def test_grids_are_the_recorded_ones():
     assert set(study.cells) == set(cells)
     for cell, rows in cells.items():
         space = study.spaces[cell]
-        product, together = dict(space.fixed), {}
-        product |= {name: list(domain.values) for name, domain in space.free.items()}
+        product: dict[str, object] = dict(space.fixed)
+        together: dict[str, list] = {}
+        for name, domain in space.free.items():
+            assert isinstance(domain, Choice)
+            product[name] = list(domain.values)
         for group in space.together:
             for choice in group:
                 for name, value in choice.items():
