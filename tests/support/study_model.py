@@ -1,7 +1,7 @@
-"""A target for studies in processes of their own: compiles fast, and each iteration takes a while if asked."""
+"""Targets for studies in processes of their own."""
 
 import os
-import time
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -16,22 +16,9 @@ def bumps(x):
 
 def crashing():
     """Ends its process."""
-    os.kill(os.getpid(), 11)
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def diverging(x):
     """Has no density at all on one side."""
     return jnp.where(x[0] > 0, -jnp.inf, -0.5 * jnp.sum(x**2))
-
-
-def slow(x):
-    """The same as `bumps`; a point takes a millisecond."""
-
-    def wait(value):
-        time.sleep(1e-3)
-        return value
-
-    value = bumps(x)
-    return value + 0 * jax.pure_callback(
-        wait, jax.ShapeDtypeStruct((), value.dtype), jax.lax.stop_gradient(value)
-    )

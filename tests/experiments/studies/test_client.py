@@ -144,7 +144,7 @@ def test_settings_that_cannot_be_run_fail_at_once_with_their_reason(tmp_path, mo
 class Crashing(AbstractTrialRunner):
     """A runner whose trials fail."""
 
-    free = 1  # type: ignore[assignment]
+    free = 1
 
     def __init__(self, terms, interrupt):
         self.count = 0

@@ -59,6 +59,14 @@ class OptunaStorage(ResultStorage):
             )
         return self._cells[cell]
 
+    def forget_unplanned(self, cell: CellKey, first: int) -> None:
+        import optuna
+
+        running = (optuna.trial.TrialState.RUNNING,)
+        for trial in self.of(cell).get_trials(deepcopy=False, states=running):
+            if trial.user_attrs.get("setting", first) >= first:
+                self.of(cell).tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
     def planned(self, cell: CellKey, position: int, settings: dict[str, Any]) -> int:
         import optuna
 
@@ -145,7 +153,8 @@ def _sampler(rules: SearchRules, seed: int) -> Any:
 
     if rules.sampler == "gp":
         return optuna.samplers.GPSampler(seed=seed, n_startup_trials=rules.startup)
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=rules.startup)
+    # Trials without a result count for nothing, so that those of a batch that was never planned do no harm.
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=rules.startup, constant_liar=False)
 
 
 def _chosen(space: Any, name: str, settings: dict[str, Any]) -> int:

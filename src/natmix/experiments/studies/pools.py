@@ -62,8 +62,8 @@ class AbstractPool(abc.ABC):
 class InProcess(AbstractPool):
     """One trial after another in this process."""
 
-    def __init__(self, folder: Path, interrupt: Interrupt) -> None:
-        self._folder, self._interrupt = folder, interrupt
+    def __init__(self, folder: str | Path, interrupt: Interrupt | None = None) -> None:
+        self._folder, self._interrupt = folder, interrupt or Interrupt()
         self._waiting: deque[int] = deque()
 
     @property
@@ -90,8 +90,8 @@ class LocalProcesses(AbstractPool):
     process does.
     """
 
-    def __init__(self, folder: Path, processes: int) -> None:
-        self._folder, self._processes = folder, processes
+    def __init__(self, folder: str | Path, processes: int) -> None:
+        self._folder, self._processes = Path(folder), processes
         self._ended: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
         self._idle: list[_Worker] = []
         self._busy: dict[_Worker, int] = {}

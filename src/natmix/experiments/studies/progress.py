@@ -19,6 +19,9 @@ from natmix.experiments.studies.trial_runner import Setting
 class ResultStorage:
     """Where results are kept beside the study's folder; this one keeps none."""
 
+    def forget_unplanned(self, cell: CellKey, first: int) -> None:
+        """Forget settings at this position and later ones: a process was killed before it planned them."""
+
     def planned(self, cell: CellKey, position: int, settings: dict[str, Setting]) -> int | None:
         """Note a setting that was chosen elsewhere; returns its number in the storage."""
         return None
@@ -36,6 +39,8 @@ class CellProgress:
         total: settings to try.
         settings: that are planned.
         outcomes: of trials, by the positions of setting and seed.
+        stored: numbers of the settings in the storage of results.
+        is_tidy: whether that storage has nothing that is not planned, as far as this client knows.
     """
 
     def __init__(self, study: Study, index: int, folder: StudyFolder) -> None:
@@ -45,6 +50,7 @@ class CellProgress:
         self.outcomes: dict[tuple[int, int], TrialOutcome] = {}
         self.stored: list[int] = []
         self._study, self._folder, self._batches = study, folder, 0
+        self.is_tidy = False
         self._left: dict[int, int] = {}
         """Trials without outcome of each setting that has some."""
 
@@ -196,6 +202,9 @@ class StudyProgress:
             self._add(number)
 
     def _batch(self, cell: CellProgress) -> PlannedBatch:
+        if not cell.is_tidy:
+            self._storage.forget_unplanned(cell.cell, len(cell.settings))
+            cell.is_tidy = True
         positions, results = cell.next_positions, cell.results() if self._waits else []
         settings, stored = self._source.batch(cell.cell, positions, results)
         if not stored:

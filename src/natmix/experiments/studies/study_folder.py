@@ -22,12 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from natmix.experiments.studies.definition import CellKey, Study, StudyChanges, StudySource
+from natmix.experiments.studies.definition import CellKey, Study, StudySource
 from natmix.experiments.studies.study_file import study_from
 from natmix.experiments.studies.trial_runner import Setting
 from natmix.files.differences import differences
 from natmix.files.durable import check_writable
-from natmix.files.json_text import with_nan
 from natmix.files.lock import lock
 from natmix.files.schema import SchemaError, conform
 from natmix.files.seal import STUDY, STUDY_PLAN, TRIAL_OUTCOME, DamagedFileError
@@ -146,15 +145,7 @@ class StudyFolder:
         file = self.path / STUDY_FILE
         if not file.is_file():
             raise FileNotFoundError(2, "there is no study here; `natmix study run` makes one", str(self.path))
-        content = read_sealed_json(file, STUDY)[0]
-        try:
-            changes = conform(dict[str, Any], content.pop("changes"), "changes")
-            for name in ("problems", "codenames", "seeds"):
-                changes[name] = None if changes[name] is None else tuple(changes[name])
-            source = StudySource(**content, changes=StudyChanges(**changes))
-        except (KeyError, TypeError, SchemaError) as error:
-            raise DamagedFileError(f"{file} is damaged: {error}.") from error
-        return study_from(source)
+        return study_from(read_source(file))
 
     def _write(self, source: StudySource) -> None:
         content = {**source._asdict(), "changes": dataclasses.asdict(source.changes)}
@@ -195,8 +186,7 @@ class StudyFolder:
 
     def read_batch(self, cell: CellKey, batch: int) -> PlannedBatch:
         """A batch that was planned."""
-        path = self.batch_file(cell, batch)
-        return _read(path, PlannedBatch, read_sealed_json(path, STUDY_PLAN)[0])
+        return read_plan(self.batch_file(cell, batch))
 
     # Trials -------------------------------------------------------------------------------------
 
@@ -224,9 +214,7 @@ class StudyFolder:
     def outcome(self, number: int) -> TrialOutcome | None:
         """How a trial ended, None if it has not."""
         path = self.trial(number) / "outcome.json"
-        if not path.is_file():
-            return None
-        return _read(path, TrialOutcome, read_sealed_json(path, TRIAL_OUTCOME)[0])
+        return read_outcome(path) if path.is_file() else None
 
     def write_outcome(self, outcome: TrialOutcome) -> None:
         """Write down how a trial ended."""
@@ -285,13 +273,31 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
+def read_source(path: Path) -> StudySource:
+    """What a ``study.json`` holds: a study file, and how it was changed."""
+    content = read_sealed_json(path, STUDY)[0]
+    changes = content.get("changes")
+    for name in ("problems", "codenames", "seeds"):
+        if isinstance(changes, dict) and isinstance(changes.get(name), list):
+            changes[name] = tuple(changes[name])
+    source: StudySource = _read(path, StudySource, content)
+    return source
+
+
+def read_plan(path: Path) -> PlannedBatch:
+    """A batch of settings."""
+    planned: PlannedBatch = _read(path, PlannedBatch, read_sealed_json(path, STUDY_PLAN)[0])
+    return planned
+
+
+def read_outcome(path: Path) -> TrialOutcome:
+    """How a trial ended."""
+    outcome: TrialOutcome = _read(path, TrialOutcome, read_sealed_json(path, TRIAL_OUTCOME)[0])
+    return outcome
+
+
 def _read(path: Path, kind: Any, content: dict[str, Any]) -> Any:
     try:
         return conform(kind, content, "")
     except SchemaError as error:
         raise DamagedFileError(f"{path} is damaged: {error}.") from error
-
-
-def numbers_of(outcome: TrialOutcome) -> dict[str, Any]:
-    """An outcome with NaN where there is no number."""
-    return with_nan(dataclasses.asdict(outcome))
