@@ -65,7 +65,7 @@ def test_a_scheduler_and_a_worker_that_are_killed(tmp_path, monkeypatch):
     address = f"tcp://127.0.0.1:{port}"
     study, out = study_of(tmp_path, study_text(TRIALS, ITERATIONS)), tmp_path / "out"
     scheduler, workers = _scheduler(port), [_worker(address), _worker(address)]
-    killed = []
+    killed: list[str] = []
 
     class Killer:
         def settled(self, outcome, progress):

@@ -10,7 +10,7 @@ from natmix.experiments.studies.own_device import give_back, own_device, visible
 
 @pytest.fixture
 def free(monkeypatch, tmp_path):
-    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # so that it is put back
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")

@@ -118,8 +118,10 @@ class LocalProcesses(AbstractPool):
                     found.append(PoolReport(number, answer["report"]))
                 elif number is not None:
                     found.append(worker.report_of_death(number))
+                    worker.end()
                 elif worker in self._idle:
                     self._idle.remove(worker)
+                    worker.end()
         return found
 
     def processes(self) -> list[int]:
@@ -162,6 +164,7 @@ class _Worker:
         """Why it died with a trial: killed by someone, or by itself."""
         code = self.process.wait()
         if code > 0 and not self._is_ready:
+            self.end()
             raise ChildProcessError("A process for trials could not start; what it said is above.")
         if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, 0):
             return PoolReport(number, "lost")
@@ -175,6 +178,7 @@ class _Worker:
 
     def end(self) -> None:
         """Wait for its checkpoint, but not for ever."""
+        self.ask_to_end()
         try:
             self.process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:

@@ -61,7 +61,7 @@ def read_spaces(cells: Sequence[CellKey], entries: Sequence[SpaceEntry]) -> dict
             if cell.problem not in entry.problems or cell.codename not in entry.codenames:
                 continue
             for name, value in settings.items():
-                if _has(cell.codename, name):
+                if has_setting(cell.codename, name):
                     fixed.pop(name, None)
                     free.pop(name, None)
                     if isinstance(value, tuple):
@@ -148,11 +148,13 @@ def _together(value: Any, entry: SpaceEntry) -> tuple[dict[str, Setting], ...]:
 
 def _kept(codename: str, choices: Sequence[dict[str, Setting]]) -> tuple[dict[str, Setting], ...]:
     """Those settings of joint choices that a codename has; each choice that is left once."""
-    kept = [{name: value for name, value in choice.items() if _has(codename, name)} for choice in choices]
+    kept = [
+        {name: value for name, value in choice.items() if has_setting(codename, name)} for choice in choices
+    ]
     return tuple(choice for i, choice in enumerate(kept) if choice not in kept[:i])
 
 
-def _has(codename: str, name: str) -> bool:
+def has_setting(codename: str, name: str) -> bool:
     """Whether an algorithm has a setting."""
     module, _, hyperparameter = name.partition(".")
     if module not in MODULES:

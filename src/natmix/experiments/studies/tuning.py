@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from natmix.experiments.studies.codename_patterns import matching_any
 from natmix.experiments.studies.model_problem import ModelSource
+from natmix.experiments.studies.spaces import has_setting
 
 EVALUATIONS = 200_000
 """Per trial, if there is no other limit."""
@@ -29,8 +31,18 @@ def default_study(
     }
     fewest, most = max(5, dim // 2), 100 + 10 * dim
     region = {"dim": source.dim, "init_mean": source.init_mean, "init_scale": source.init_scale}
+    space = {
+        "start.components": "{ low = 1, high = 20, integer = true, log = true }",
+        "sample_selector.desired_samples": f"{{ low = {fewest}, high = {most}, integer = true, log = true }}",
+        "sample_selector.reuse_ratio": "[0.0, 1.0, 3.0]",
+        "component_stepsize.stepsize": "{ low = 1e-3, high = 1.0, log = true }",
+        "weight_stepsize.stepsize": "{ low = 1e-2, high = 1.0, log = true }",
+        "component_adaptation.add_iters": "{ low = 5, high = 100, integer = true, log = true }",
+        "component_adaptation.prior_candidates": f"[100, {max(1000, 100 * dim)}]",
+    }
+    names = matching_any(name.strip() for name in codenames)
     lines = [
-        f"codenames = {json.dumps([name.strip() for name in codenames])}",
+        f"codenames = {json.dumps(list(names))}",
         f"seeds = {json.dumps(seeds)}",
         f"storage = {json.dumps(storage)}",
         "",
@@ -46,13 +58,7 @@ def default_study(
         f"trials = {trials}",
         "",
         "[[space]]",
-        "start.components = { low = 1, high = 20, integer = true, log = true }",
-        f"sample_selector.desired_samples = {{ low = {fewest}, high = {most}, integer = true, log = true }}",
-        "sample_selector.reuse_ratio = [0.0, 1.0, 3.0]",
-        "component_stepsize.stepsize = { low = 1e-3, high = 1.0, log = true }",
-        "weight_stepsize.stepsize = { low = 1e-2, high = 1.0, log = true }",
-        "component_adaptation.add_iters = { low = 5, high = 100, integer = true, log = true }",
-        f"component_adaptation.prior_candidates = [100, {max(1000, 100 * dim)}]",
+        *(f"{name} = {domain}" for name, domain in space.items() if any(has_setting(c, name) for c in names)),
         "",
     ]
     return "\n".join(lines)
