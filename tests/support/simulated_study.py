@@ -1,6 +1,7 @@
 """10,000 simulated trials: what the scheduling of a trial takes, and what it leaves on the disk.
 
-``python tests/support/simulated_study.py [STORAGE]`` prints a table.
+``python tests/support/simulated_study.py [STORAGE [TRIALS]]`` prints a table. The folder is in memory where
+the system has ``/dev/shm``: what forcing files to a disk takes is the disk's.
 """
 
 import sys
@@ -66,12 +67,18 @@ def simulate(folder, trials, workers, storage="none"):
     return times, sizes
 
 
-def main(storage="none"):
-    with tempfile.TemporaryDirectory() as folder:
-        times, sizes = simulate(Path(folder), 10_000, 200, storage)
+def main(storage="none", trials=10_000):
+    with in_memory() as folder:
+        times, sizes = simulate(Path(folder), int(trials), 200, storage)
     print("quarter  ms per trial  bytes per trial")
     for i, (ms, size) in enumerate(zip(times, sizes, strict=True), 1):
         print(f"{i:7}  {ms:12.2f}  {size:15.0f}")
+
+
+def in_memory():
+    """A temporary folder."""
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
 
 
 if __name__ == "__main__":

@@ -187,7 +187,10 @@ def learning_curves_of(results: StudyResults, folder: StudyFolder, problem: str)
                 zorder=3 if i < _FEW else 2,
             )
             drawn.append(y)
-    values = np.concatenate(drawn) if drawn else np.zeros(0)
+    if not drawn:
+        pyplot().close(figure)
+        raise ValueError(f"The run directories of the trials on {problem} have no evaluations of the ELBO.")
+    values = np.concatenate(drawn)
     finite = values[np.isfinite(values)]
     if finite.size and finite.min() > 0 and finite.max() > 30 * finite.min():
         ax.set_yscale("log")
