@@ -22,6 +22,9 @@ KINDS = (
     "final numbers",
     "failure",
     "environment",
+    "study",
+    "planned batch",
+    "outcome",
     "configuration",
 )
 NAME = "config.json"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import run_files
 from quick_fits import LEAST
+from study_files import outcome_of, study_of
 
 import natmix
 from natmix import GMMVI, Mixture, Result
@@ -24,6 +25,8 @@ from natmix.experiments.runs.history import (
     write_weights,
 )
 from natmix.experiments.runs.rows import read_evaluations, read_failure, read_final
+from natmix.experiments.studies.client import opened
+from natmix.experiments.studies.study_folder import StudyFolder, read_outcome, read_plan, read_source
 from natmix.files.seal import ENVIRONMENT
 from natmix.files.sealed_json import read_sealed_json
 from natmix.mixture.files import load_metadata
@@ -77,6 +80,11 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
     def with_metadata(path: Path) -> Any:
         return Mixture.load(path), load_metadata(path)
 
+    study = StudyFolder(folder / "study")
+    made = study.create(study_of(folder))
+    opened(study, made).next()
+    study.write_outcome(outcome_of(0, 1.5))
+
     def checkpoint(path: Path) -> Any:
         state, records, _ = load_checkpoint(path, algorithm, start, start, owner)
         leaves = [jax.random.key_data(a) if a.dtype == state.key.dtype else a for a in jax.tree.leaves(state)]
@@ -113,6 +121,9 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
             (folder / "run" / "environment.json").read_bytes(),
             lambda path: read_sealed_json(path, ENVIRONMENT),
         ),
+        "study": EveryFile((study.path / "study.json").read_bytes(), read_source),
+        "planned batch": EveryFile(study.batch_file(made.cells[0], 0).read_bytes(), read_plan),
+        "outcome": EveryFile((study.trial(0) / "outcome.json").read_bytes(), read_outcome),
         "configuration": EveryFile(
             (folder / "run" / "config.json").read_bytes(), lambda path: read_config(path.parent), sealed=False
         ),

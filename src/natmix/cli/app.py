@@ -14,6 +14,8 @@ from natmix.cli.references import references
 from natmix.cli.reproduce import reproduce
 from natmix.cli.run import run
 from natmix.cli.show import show
+from natmix.cli.study import study
+from natmix.cli.tune import tune
 
 app = typer.Typer(
     name="natmix",
@@ -31,6 +33,8 @@ app.command()(compare)
 app.command()(plot)
 app.command()(references)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(study, name="study")
+app.command()(tune)
 
 
 def _print_version(wanted: bool) -> None:

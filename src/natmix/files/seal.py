@@ -45,6 +45,9 @@ FINAL = FileFormat("natmix.Final", "list of final numbers")
 FAILURE = FileFormat("natmix.Failure", "record of a failure")
 ENVIRONMENT = FileFormat("natmix.Environment", "description of a machine")
 JOURNAL = FileFormat("natmix.Journal", "journal of evaluations")
+STUDY = FileFormat("natmix.Study", "study")
+STUDY_PLAN = FileFormat("natmix.StudyPlan", "list of planned trials")
+TRIAL_OUTCOME = FileFormat("natmix.TrialOutcome", "outcome of a trial")
 
 _ALL = (
     MIXTURE,
@@ -58,6 +61,9 @@ _ALL = (
     FAILURE,
     ENVIRONMENT,
     JOURNAL,
+    STUDY,
+    STUDY_PLAN,
+    TRIAL_OUTCOME,
 )
 FORMATS = {f.name: f for f in _ALL}
 

@@ -75,6 +75,12 @@ class Option(eqx.Module):
             if "doc" in f.metadata
         ]
 
+    @classmethod
+    def check_value(cls, name: str, value: Any) -> None:
+        """Raise a ValueError unless a hyperparameter may have this value, whatever the others are."""
+        field = next(f for f in dataclasses.fields(cls) if f.name == name)
+        _check(cls.__name__, field, value)
+
     def settings(self) -> dict[str, Any]:
         """The value of every hyperparameter, as plain Python."""
         values = {name: getattr(self, name) for name, _, _ in self.hyperparameters()}

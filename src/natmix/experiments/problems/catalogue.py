@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,12 +91,16 @@ def load(name: str, seed: int = 0, dtype: Any = None, **options: Any) -> Problem
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r}.")
     kind = float_type(dtype)
-    unknown = [option for option in options if option not in entry.options]
-    if unknown:
-        raise ValueError(
-            f"The problem {name} has no option {unknown[0]!r}. {hint(unknown[0], entry.options)}"
-        )
+    check_options(name, options)
     return entry.build(name=name, title=entry.title, seed=int(seed), dtype=kind, **entry.settings, **options)
+
+
+def check_options(name: Any, options: Iterable[str]) -> None:
+    """Raise unless there is a problem of this name, and it has these options."""
+    known = _find(name).options
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        raise ValueError(f"The problem {name} has no option {unknown[0]!r}. {hint(unknown[0], known)}")
 
 
 def names() -> tuple[str, ...]:
