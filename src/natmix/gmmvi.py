@@ -1,6 +1,7 @@
 """The paper's loop (Algorithm 1): seven modules, one step."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -92,6 +93,17 @@ class GMMVI(eqx.Module):
         """
         return dataclasses.replace(self, mesh=as_mesh(mesh))
 
+    def masked(self, round_up: Callable[[int], int]) -> "GMMVI":
+        """The same algorithm for a program that other settings share (`Option.masked`).
+
+        Args:
+            round_up: the bound that a program has for a number of samples, candidates and the like.
+        """
+        from natmix.modules.codenames import MODULES
+
+        options = {module: getattr(self, module).masked(round_up) for module in MODULES}
+        return dataclasses.replace(self, **options)
+
     def plan(self, tree: PyTree = None) -> Plan:
         """How to compute with the arrays of this tree: by their device and by the mesh."""
         return Plan.of(tree).on(self.mesh)
@@ -148,7 +160,7 @@ class GMMVI(eqx.Module):
         adds = self.component_adaptation.wants_to_add(state.iteration, state.mixture)
         points = jnp.concatenate([draws.x, jnp.zeros_like(extra)])
         points = jax.lax.dynamic_update_slice_in_dim(points, extra, draws.count, 0)
-        count = draws.count + jnp.where(adds, extra.shape[0], 0)
+        count = draws.count + jnp.where(adds, self.component_adaptation.num_candidates(), 0)
         return Query(points, count.astype(jnp.int32), draws)
 
     def tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
@@ -318,7 +330,7 @@ def _fresh_state(
         mixture=mixture,
         prior=prior,
         ids=jnp.arange(K2, dtype=jnp.int32),
-        births=jnp.asarray(K, jnp.int32),
+        births=jnp.max(jnp.where(mixture.log_weights > -jnp.inf, jnp.arange(1, K2 + 1, dtype=jnp.int32), 0)),
         updates=PerComponent.full(K2, jnp.zeros((), jnp.int32)),
         rewards=PerComponent.full(K2, no_rewards),
         sample_selector=algo.sample_selector.init(mixture, algo.ng_estimator.needs_gradient),

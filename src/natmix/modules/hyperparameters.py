@@ -5,7 +5,8 @@ shapes or branches stay Python values and are static.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -65,6 +66,17 @@ class Option(eqx.Module):
         for field in dataclasses.fields(self):
             if "doc" in field.metadata:
                 _check(type(self).__name__, field, getattr(self, field.name))
+
+    def masked(self, round_up: Callable[[int], int]) -> Self:
+        """The same option, whose numbers that decide shapes are arrays below a static bound where it can.
+
+        Options with other numbers below the same bounds share a compiled program; masks give them the results
+        of their own numbers.
+
+        Args:
+            round_up: the bound of a number.
+        """
+        return self
 
     @classmethod
     def hyperparameters(cls) -> list[tuple[str, Any, str]]:

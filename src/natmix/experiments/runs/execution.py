@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from natmix.engine.batch_runner import BatchRunner, obstacle
+from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.checkpoint_schedule import CHECKPOINT_SECONDS
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
@@ -17,6 +17,7 @@ from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import FitLoop
 from natmix.engine.limits import Limits
 from natmix.engine.runner import AbstractRunner
+from natmix.engine.stacking import obstacle
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.batch_choice import BatchChoice
 from natmix.experiments.runs.checkpoint import load_records

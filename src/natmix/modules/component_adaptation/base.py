@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
-from natmix.array_types import Count, Flag, PRNGKey, PyTree, Scalar
+from natmix.array_types import Count, CountLike, Flag, PRNGKey, PyTree, Scalar
 from natmix.mixture import Mixture
 from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.hyperparameters import Option
@@ -65,8 +65,8 @@ class AbstractComponentAdaptation(Option):
         """How many components there may ever be when a run starts with ``start``."""
 
     @abc.abstractmethod
-    def num_candidates(self) -> int:
-        """How many `candidates` are evaluated in an iteration that adds a component."""
+    def num_candidates(self) -> CountLike:
+        """How many of the first `candidates` are evaluated in an iteration that adds a component."""
 
     @abc.abstractmethod
     def wants_to_add(self, iteration: Count, mixture: Mixture) -> Flag:
