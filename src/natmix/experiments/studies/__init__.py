@@ -1,0 +1,1 @@
+"""Studies: search spaces, trials, and how they are run and compared."""
