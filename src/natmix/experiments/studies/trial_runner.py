@@ -1,7 +1,7 @@
 """The interface between a study and what runs its trials: one at a time, or many as one program.
 
-A study hands trials to an `AbstractTrialRunner` while it is `free`, advances them, and reads their progress. It
-decides which are pruned. Each trial leaves a run directory, ``terms.folder(number)``, as `natmix run` writes it.
+A study hands trials to an `AbstractTrialRunner` while it is `free`, advances them, reads their progress and
+decides which are pruned. Each trial leaves a run directory, ``terms.folder(number)``, as `natmix run` has it.
 """
 
 import abc
@@ -19,6 +19,8 @@ Setting = float | int | str | bool
 
 COMPONENTS = "start.components"
 """The setting that is the number of initial components."""
+PRUNED = "pruned"
+"""Why a trial stopped that a study has ended early."""
 WHOLE_ALGORITHM = ("temperature", "zero_penalty")
 """Settings of no module."""
 
@@ -169,7 +171,7 @@ class AbstractTrialRunner(abc.ABC):
 
     @abc.abstractmethod
     def stop(self, number: int) -> None:
-        """End a trial early (pruned); ``final.json`` says ``"stopped": "pruned"``, the next `advance` reports it."""
+        """End a trial early: ``final.json`` says that it stopped as `PRUNED`, and `advance` reports it."""
 
     @abc.abstractmethod
     def close(self) -> None:
