@@ -1,7 +1,6 @@
 """The paper's loop (Algorithm 1): seven modules, one step."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,7 +21,7 @@ from natmix.modules.component_stepsizes import AbstractComponentStepsize
 from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.component_updaters import AbstractComponentUpdater
 from natmix.modules.expectations import expected_log_ratios, objective
-from natmix.modules.hyperparameters import real
+from natmix.modules.hyperparameters import Bounds, real
 from natmix.modules.ng_estimators import AbstractNgEstimator
 from natmix.modules.per_component import PerComponent, take_slots
 from natmix.modules.records import Evaluation, Query
@@ -93,15 +92,14 @@ class GMMVI(eqx.Module):
         """
         return dataclasses.replace(self, mesh=as_mesh(mesh))
 
-    def masked(self, round_up: Callable[[int], int]) -> "GMMVI":
-        """The same algorithm for a program that other settings share (`Option.masked`).
+    def masked(self, bounds: Bounds) -> "GMMVI":
+        """The same algorithm for a program that other settings share.
 
-        Args:
-            round_up: the bound that a program has for a number of samples, candidates and the like.
+        Numbers of samples and candidates become arrays below these bounds, and masks give their results.
         """
         from natmix.modules.codenames import MODULES
 
-        options = {module: getattr(self, module).masked(round_up) for module in MODULES}
+        options = {module: getattr(self, module).masked(bounds) for module in MODULES}
         return dataclasses.replace(self, **options)
 
     def plan(self, tree: PyTree = None) -> Plan:

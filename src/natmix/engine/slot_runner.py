@@ -58,9 +58,10 @@ class SlotRunner(AbstractBatchRunner):
         if reason is not None:
             raise ValueError(f"These runs cannot share a batch: {reason}.")
         self._places[place] = run
-        self._shared_target = self._shared_target and self._runs.can_take(run)
-        taken = self._runs.can_take(run)
-        self._runs = self._runs.put(place, run) if taken else self._stacked_runs()
+        if not self._runs.can_take(run):
+            self._shared_target = False
+            self._runs = self._stacked_runs()
+        self._runs = self._runs.put(place, run)
         self._waiting[place] = state
         most = round_up_slots(most_components, self.algorithm.mesh)
         self._most_capacity = max(self._most_capacity, most)

@@ -5,8 +5,7 @@ shapes or branches stay Python values and are static.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -51,6 +50,32 @@ def series(default: tuple[float, ...], doc: str, *, low: float) -> Any:
     return eqx.field(default=default, converter=_to_series, static=True, metadata=meta)
 
 
+class Bounds(NamedTuple):
+    """Bounds that replace numbers which decide shapes, so that algorithms with other numbers share a program.
+
+    Attributes:
+        least: the smallest bound of a number of samples, candidates and the like.
+        growth: the quotient of two bounds, at least 2.
+    """
+
+    least: int
+    growth: int
+
+    def of(self, number: int) -> int:
+        """The bound of a number."""
+        bound = self.least
+        while bound < number:
+            bound *= self.growth
+        return bound
+
+    def of_ratio(self, ratio: float) -> float:
+        """The bound of a positive ratio."""
+        bound = 1.0
+        while bound < ratio:
+            bound *= self.growth
+        return bound
+
+
 class Option(eqx.Module):
     """One option of one of the seven modules.
 
@@ -67,14 +92,11 @@ class Option(eqx.Module):
             if "doc" in field.metadata:
                 _check(type(self).__name__, field, getattr(self, field.name))
 
-    def masked(self, round_up: Callable[[int], int]) -> Self:
+    def masked(self, bounds: Bounds) -> Self:
         """The same option, whose numbers that decide shapes are arrays below a static bound where it can.
 
         Options with other numbers below the same bounds share a compiled program; masks give them the results
         of their own numbers.
-
-        Args:
-            round_up: the bound of a number.
         """
         return self
 

@@ -101,7 +101,7 @@ def execute(
     execution = _Execution(
         config, out, load, watcher, saving, checkpoint_seconds, keep_checkpoints, interrupt
     )
-    with _holding(out, todo), interrupt.watching():
+    with holding(out, todo), interrupt.watching():
         try:
             choice = BatchChoice(config, together)
             rest = execution.in_batches(todo, choice) if choice.at_first(len(todo)) else todo
@@ -113,7 +113,7 @@ def execute(
 
 
 @contextlib.contextmanager
-def _holding(out: Path, seeds: Sequence[int]) -> Iterator[None]:
+def holding(out: Path, seeds: Sequence[int]) -> Iterator[None]:
     """No other process may run these seeds meanwhile."""
     with contextlib.ExitStack() as held:
         for seed in seeds:

@@ -1,7 +1,6 @@
 """Option A: delete components that do not contribute, add components in promising places (VIPS)."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -19,7 +18,7 @@ from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_stepsizes.base import Rewards
-from natmix.modules.hyperparameters import count, integer, real, series
+from natmix.modules.hyperparameters import Bounds, count, integer, real, series
 from natmix.modules.per_component import PerComponent
 
 PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
@@ -99,14 +98,14 @@ class Vips(AbstractComponentAdaptation):
     letter: ClassVar[str] = "A"
     title: ClassVar[str] = "Adaptive"
 
-    def masked(self, round_up: Callable[[int], int]) -> Self:
+    def masked(self, bounds: Bounds) -> Self:
         if self.numbers is not None:
             return self
         actual = (self.del_iters, self.prior_candidates)
         return dataclasses.replace(
             self,
-            del_iters=round_up(self.del_iters),
-            prior_candidates=round_up(self.prior_candidates) if self.prior_candidates else 0,
+            del_iters=bounds.of(self.del_iters),
+            prior_candidates=bounds.of(self.prior_candidates) if self.prior_candidates else 0,
             numbers=VipsNumbers(*(jnp.asarray(n, jnp.int32) for n in actual)),
         )
 

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import ClassVar, Self
 
 import equinox as eqx
@@ -17,12 +16,9 @@ from natmix.kernels.ring_buffer import front
 from natmix.kernels.sample_arrays import Background
 from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
-from natmix.modules.hyperparameters import Option, integer, ratio
+from natmix.modules.hyperparameters import Bounds, Option, integer, ratio
 from natmix.modules.records import Batch, Draws
 from natmix.modules.sample_selectors.reuse import OldSamples, Ring, RingUpdate
-
-_RATIO_BOUND = 4
-"""The bounds of ``reuse_ratio`` are powers of this."""
 
 
 class SampleNumbers(eqx.Module):
@@ -56,17 +52,14 @@ class AbstractSampleSelector(Option):
     numbers: SampleNumbers | None = eqx.field(default=None, kw_only=True)
     """In place of the static ones; see `masked`."""
 
-    def masked(self, round_up: Callable[[int], int]) -> Self:
+    def masked(self, bounds: Bounds) -> Self:
         if self.numbers is not None:
             return self
         actual = (self.desired_samples, self.reused_per_slot)
-        ratio = (
-            _RATIO_BOUND ** max(1, math.ceil(math.log(self.reuse_ratio, _RATIO_BOUND))) if actual[1] else 0
-        )
         return dataclasses.replace(
             self,
-            desired_samples=round_up(self.desired_samples),
-            reuse_ratio=float(ratio),
+            desired_samples=bounds.of(self.desired_samples),
+            reuse_ratio=bounds.of_ratio(self.reuse_ratio) if self.reused_per_slot else 0.0,
             numbers=SampleNumbers(*(jnp.asarray(n, jnp.int32) for n in actual)),
         )
 
