@@ -3,10 +3,10 @@
 Run: python benchmarks/speed/trials_together.py [--trials 16] [--iterations 300] [--evaluations 1000000]
          [--slots 16] [--codename SEPTRUX] [--problems gmm20 stm20] [--repeats 1]
 
-Settings are drawn from the search space of the paper's Experiment 2. "apart" runs each trial as `natmix run` does,
-with shapes of its own, in one process. "batch" sorts them by structure and gives each structure to a `TrialBatch`.
-Both begin without compiled programs, and leave run directories. The ratio is trials per minute of the batch over
-those apart; "cpu" is the same ratio by the processor time of this process, for a machine that others use too.
+Settings are drawn from the search space of the paper's Experiment 2. "apart" runs each trial as `natmix run`
+does, with shapes of its own, in one process. "batch" gives the trials of each structure to a `TrialBatch`.
+Both begin without compiled programs, and leave run directories. The ratio is trials per minute of the batch
+over those apart; "cpu" is the same ratio by the processor time of this process, for a shared machine.
 "programs" are XLA's compilations, "largest gap" is that between the final -ELBOs of a trial in both.
 """
 
@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natmix import compilation_cache
 from natmix.experiments import problems, runs
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs import Limits, load_run
@@ -34,9 +35,14 @@ from natmix.targets import TargetError
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _compilations: list[float] = []
-jax.monitoring.register_event_duration_secs_listener(
-    lambda event, seconds, **_: _compilations.append(seconds) if event == _COMPILED else None
-)
+
+
+def _listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    if event == _COMPILED:
+        _compilations.append(duration_secs)
+
+
+jax.monitoring.register_event_duration_secs_listener(_listen)
 
 
 class Measured(NamedTuple):
@@ -85,7 +91,7 @@ def apart(trials: list[Trial], terms: TrialTerms) -> None:
     for trial in trials:
         problem = terms.load(trial)
         config = terms.configure(trial, problem)
-        runs.execute(config, [trial.seed], terms.folder(trial.number), lambda seed, p=problem: p)
+        runs.execute(config, [trial.seed], terms.folder(trial.number), {trial.seed: problem}.__getitem__)
 
 
 def batch(trials: list[Trial], terms: TrialTerms, slots: int) -> int:
@@ -106,7 +112,7 @@ def batch(trials: list[Trial], terms: TrialTerms, slots: int) -> int:
     return len(by_structure)
 
 
-def measured(strategy, trials, limits, problem: Problem) -> Measured:  # type: ignore[no-untyped-def]
+def measured(strategy, trials, limits, problem: Problem) -> Measured:
     """From no compiled programs to the run directories of all trials."""
     jax.clear_caches()
     with tempfile.TemporaryDirectory() as folder:
@@ -123,17 +129,18 @@ def measured(strategy, trials, limits, problem: Problem) -> Measured:  # type: i
 
 
 def main(options: argparse.Namespace) -> None:
-    slots = options.slots or (16 if batch_form().together else 4)
+    compilation_cache(False)
     limits = Limits(max_iterations=options.iterations, max_evaluations=options.evaluations)
+    together = batch_form(limits).together
+    slots = options.slots or (16 if together else 4)
     assert set(options.codename.upper()) <= set(LETTERS)
-    how = "together" if batch_form().together else "in turns"
     print(
-        f"{jax.devices()[0].device_kind}, {options.codename}, {options.trials} trials of {options.iterations} "
-        f"iterations and at most {options.evaluations:,} evaluations; {slots} slots, {how}"
+        f"{jax.devices()[0].device_kind}, {options.codename}: {options.trials} trials of at most "
+        f"{options.iterations:,} iterations and {options.evaluations:,} evaluations; {slots} slots, "
+        f"{'together' if together else 'in turns'}"
     )
-    print(
-        f"{'problem':15} {'form':6} {'seconds':>8} {'trials/min':>10} {'programs':>8}  ratio  cpu  largest gap"
-    )
+    columns = f"{'problem':15} {'form':6} {'seconds':>8} {'trials/min':>10} {'programs':>8}"
+    print(f"{columns}  ratio   cpu  largest gap")
     for name in options.problems:
         problem = problems.load(name, seed=0, dtype=jnp.float32)
         random = np.random.default_rng(options.seed)

@@ -102,6 +102,15 @@ class GMMVI(eqx.Module):
         options = {module: getattr(self, module).masked(bounds) for module in MODULES}
         return dataclasses.replace(self, **options)
 
+    def fitted(self, state: State) -> State:
+        """The state of an algorithm with the same numbers and other bounds (`masked`), for this one."""
+        slots = state.mixture.num_components
+        return dataclasses.replace(
+            state,
+            sample_selector=self.sample_selector.resized(state.sample_selector, slots, slots),
+            component_adaptation=self.component_adaptation.fitted(state.component_adaptation),
+        )
+
     def plan(self, tree: PyTree = None) -> Plan:
         """How to compute with the arrays of this tree: by their device and by the mesh."""
         return Plan.of(tree).on(self.mesh)

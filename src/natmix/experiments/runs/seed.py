@@ -33,7 +33,7 @@ logger = logging.getLogger("natmix")
 
 
 class StateForm(NamedTuple):
-    """The shapes of a seed's state that shares a compiled program with other runs.
+    """The shapes of a seed's state that shares a compiled program with other runs; checkpoints have its own.
 
     Attributes:
         algorithm: that advances it: the masked one of the configuration (`GMMVI.masked`).
@@ -112,7 +112,13 @@ class Seed:
         self._final = FinalRecorder(self._owner, problem, files, key_elbo, records, saving, keep_checkpoint)
         self._final.seeds_together = self._seeds_together
         self._checkpoints = CheckpointRecorder(
-            files, self._owner, saving, checkpoint_seconds, keep_checkpoint, self._records
+            files,
+            self._owner,
+            saving,
+            checkpoint_seconds,
+            keep_checkpoint,
+            self._records,
+            self._config.algorithm.fitted if form is not None else lambda state: state,
         )
         told = WatcherRecorder(watcher, number, anew, self._evaluations, self._final)
         rules: list[Recorder] = [self._rule] if config.limits.until_converged else []
@@ -163,7 +169,9 @@ class Seed:
         with clock.pause():
             path = self._files.checkpoint
             try:
-                state, stored, why = load_checkpoint(path, self._algorithm, mixture, prior, self._owner)
+                state, stored, why = load_checkpoint(
+                    path, self._config.algorithm, mixture, prior, self._owner
+                )
             except DamagedFileError as error:
                 raise DamagedFileError(
                     f"{error} To begin seed {self.number} anew, remove its folder."
@@ -176,6 +184,7 @@ class Seed:
                     why,
                 )
                 set_aside(path)
+            state = state if self._form is None else self._form.algorithm.fitted(state)
             run = SingleRun(state, self._config.limits, clock)
             run.restore(dict(stored.progress))
             self._trace = TraceRecorder(stored.trace)

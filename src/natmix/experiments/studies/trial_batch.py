@@ -27,7 +27,6 @@ from natmix.experiments.studies.trial_runner import (
 from natmix.experiments.studies.trial_structure import (
     LoadedProblems,
     TrialStructure,
-    masked_algorithm,
     structure,
 )
 from natmix.files.saving import Saving
@@ -74,7 +73,7 @@ class _Held(NamedTuple):
 class TrialBatch(AbstractTrialRunner):
     """Runs trials of one structure (`natmix.experiments.studies.trial_structure`) by one compiled program.
 
-    On an accelerator they advance at once, by `jax.vmap`; on a CPU in turns
+    On an accelerator they advance at once, by `jax.vmap`; on a CPU in turns, where the structure may differ
     (`natmix.experiments.studies.batch_form`). A trial gives the run that it gives alone, but for rounding.
     Random numbers depend on its seed, the iteration and the component.
     """
@@ -101,7 +100,7 @@ class TrialBatch(AbstractTrialRunner):
         if evaluate_every is not None and evaluate_every < 1:
             raise ValueError(f"evaluate_every must be at least one iteration, got {evaluate_every}.")
         self._terms, self._slots, self._every = terms, slots, evaluate_every
-        self._form = form or batch_form()
+        self._form = form or batch_form(terms.limits)
         self._problems = LoadedProblems(terms)
         self._structure: TrialStructure | None = None
         self._loop = self._new_loop()
@@ -110,7 +109,7 @@ class TrialBatch(AbstractTrialRunner):
         self._reports: list[TrialProgress] = []
 
     def _new_loop(self) -> AbstractTrialLoop:
-        ends = () if self._every is None else (self._every,)
+        ends: tuple[int, ...] = () if self._every is None else (self._every,)
         ends += (CHECK_EVERY,) if self._terms.limits.until_converged else ()
         return TogetherLoop(self._slots, ends) if self._form.together else TurnsLoop(ends)
 
@@ -125,11 +124,14 @@ class TrialBatch(AbstractTrialRunner):
             raise ValueError(f"Trial {trial.number} is running already.")
         problem = self._problems(trial)
         config = self._terms.configure(trial, problem)
-        algorithm = masked_algorithm(config, self._form)
+        algorithm = self._form.algorithm(config)
         found = structure(trial, algorithm)
         if self._structure is None:
             self._structure = found
-        elif found != self._structure:
+            if self._form.together and not problem.target.inside_jax:
+                self._form = self._form._replace(together=False)
+                self._loop = self._new_loop()
+        elif self._form.together and found != self._structure:
             raise ValueError(
                 f"Trial {trial.number} has another structure than the batch: another problem, codename or "
                 "static hyperparameter; give it to a batch of its own (structure_of tells)."
@@ -150,7 +152,7 @@ class TrialBatch(AbstractTrialRunner):
     def _seed(
         self, trial: Trial, problem: Problem, config: RunConfig, algorithm: GMMVI, saving: Saving
     ) -> Seed:
-        slots = max(self._loop.capacity, self._form.slots.of(config.components))
+        slots = max(self._loop.capacity, self._form.first_slots(config))
         return Seed(
             trial.seed,
             problem,

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from natmix.experiments.problems.base import Problem
-from natmix.experiments.runs.config import RunConfig
 from natmix.experiments.studies.batch_form import BatchForm, batch_form
 from natmix.experiments.studies.trial_runner import Setting, Trial, TrialTerms
 from natmix.gmmvi import GMMVI
@@ -34,20 +33,15 @@ def structure_of(trial: Trial, terms: TrialTerms, form: BatchForm | None = None)
     Args:
         trial: any.
         terms: of its study.
-        form: with its bounds; by default that of the platform.
+        form: with its bounds; by default the one that suits the platform.
     """
     config = terms.configure(trial, terms.load(trial))
-    return structure(trial, masked_algorithm(config, form or batch_form()))
+    return structure(trial, (form or batch_form(terms.limits)).algorithm(config))
 
 
 def structure(trial: Trial, masked: GMMVI) -> TrialStructure:
     """The structure of a trial with this masked algorithm."""
     return TrialStructure(trial.problem, problem_settings(trial), parted(masked)[1])
-
-
-def masked_algorithm(config: RunConfig, form: BatchForm) -> GMMVI:
-    """The algorithm of a configuration, with masks below the bounds of this form."""
-    return config.algorithm.masked(form.numbers)
 
 
 def problem_settings(trial: Trial) -> tuple[tuple[str, Setting], ...]:

@@ -56,6 +56,10 @@ class AbstractComponentAdaptation(Option):
     def init(self, mixture: Mixture, prior: Mixture) -> PyTree:
         """The state before the first iteration; the prior is one Gaussian, the initial region."""
 
+    def fitted(self, state: PyTree) -> PyTree:
+        """The state of an option with the same numbers and other bounds (`Option.masked`)."""
+        return state
+
     def stored_samples(self, state: PyTree) -> tuple[Array, Array, Array] | None:
         """Samples of the whole run: points, log densities, and how many from the first are real."""
         return None

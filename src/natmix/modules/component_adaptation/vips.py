@@ -124,6 +124,19 @@ class Vips(AbstractComponentAdaptation):
     def fit_defaults(cls, fresh_candidates: int) -> dict[str, Any]:
         return {**FIT_DEFAULTS, "prior_candidates": fresh_candidates}
 
+    def fitted(self, state: VipsState) -> VipsState:
+        def cut(rewards: Array) -> Array:
+            rows = rewards[..., -self.window :]
+            missing = self.window - rows.shape[-1]
+            spare = [(0, 0)] * (rows.ndim - 1) + [(missing, 0)]
+            return jnp.pad(rows, spare, constant_values=-jnp.inf)
+
+        def fit(history: History) -> History:
+            return History(cut(history.rewards), history.quiet)
+
+        history = PerComponent(fit(state.history.value), fit(state.history.fresh))
+        return VipsState(history, state.database, state.additions)
+
     def stored_samples(self, state: VipsState) -> tuple[Array, Array, Array] | None:
         database = state.database
         return None if database is None else (database.x, database.log_target, database.filled)

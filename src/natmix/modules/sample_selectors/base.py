@@ -113,10 +113,13 @@ class AbstractSampleSelector(Option):
         return Ring.empty(mixture, size, self.max_age, needs_gradient)
 
     def resized(self, state: Ring | None, old_slots: int, new_slots: int) -> Ring | None:
-        """The state for another number of component slots; a ring can only grow."""
+        """The state for another number of component slots, or of an option with other bounds."""
         if state is None:
             return None
-        return state.resized(old_slots, new_slots, self.ring_size(new_slots))
+        size = self.ring_size(new_slots)
+        if old_slots == new_slots and size == state.x.shape[0]:
+            return state
+        return state.resized(old_slots, new_slots, size)
 
     def ask(
         self, state: Ring | None, key: PRNGKey, iteration: Count, mixture: Mixture, ids: Int[Array, " K"]

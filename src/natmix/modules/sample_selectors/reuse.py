@@ -215,13 +215,13 @@ class Ring(eqx.Module):
         )
 
     def resized(self, old_slots: int, new_slots: int, size: int) -> "Ring":
-        """The same samples in a ring for more samples, of more component slots."""
+        """The newest samples in a ring of another size, of more component slots."""
         R, max_age = size, self.max_age
         oldest_first = (self.next + jnp.arange(self.x.shape[0])) % self.x.shape[0]
 
         def grow(a: Array, fill: float) -> Array:
-            extra = jnp.full((R - a.shape[0], *a.shape[1:]), fill, a.dtype)
-            return jnp.concatenate([extra, a[oldest_first]])
+            extra = jnp.full((max(0, R - a.shape[0]), *a.shape[1:]), fill, a.dtype)
+            return jnp.concatenate([extra, a[oldest_first]])[-R:]
 
         def grow_history(h: Array) -> Array:
             h = h.reshape(max_age, old_slots, *h.shape[1:])
