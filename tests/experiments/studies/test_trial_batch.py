@@ -354,6 +354,8 @@ def test_what_a_batch_does_not_take(tmp_path):
     with pytest.raises(ValueError, match="slots of the batch are taken"):
         batch.submit(trial(3))
     batch.close()
+    with pytest.raises(ValueError, match="30 evaluations are not enough: the first iteration needs 40"):
+        TrialBatch(terms(tmp_path, Limits(max_evaluations=30)), 1).submit(trial(4))
     with pytest.raises(ValueError, match="at least one slot"):
         TrialBatch(terms(tmp_path), 0)
     with pytest.raises(ValueError, match="evaluate_every"):

@@ -87,7 +87,7 @@ def execute(
             `natmix.experiments.runs.batch_choice.faster_together`.
     """
     out, seeds, watcher = Path(out), list(seeds), watcher or Silence()
-    _check_budget(config)
+    check_budget(config)
     joint, where = prepare(out, config.to_json(), seeds), environment()
     run = fingerprint(joint)
     todo = [seed for seed in seeds if not is_finished(out, seed, config.limits, run)]
@@ -240,7 +240,8 @@ class _Execution:
         return [seed.number for seed in unfinished]
 
 
-def _check_budget(config: RunConfig) -> None:
+def check_budget(config: RunConfig) -> None:
+    """Raise if the evaluations do not suffice for one iteration."""
     limit = config.limits.max_evaluations
     if limit is None:
         return

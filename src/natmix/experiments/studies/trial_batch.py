@@ -10,7 +10,7 @@ from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.config import RunConfig
 from natmix.experiments.runs.directory import ENVIRONMENT, SeedFiles, fingerprint, prepare, restore
 from natmix.experiments.runs.environment import environment
-from natmix.experiments.runs.execution import holding, is_finished
+from natmix.experiments.runs.execution import check_budget, holding, is_finished
 from natmix.experiments.runs.rows import read_final
 from natmix.experiments.runs.seed import Seed, StateForm
 from natmix.experiments.runs.watcher import Silence
@@ -124,6 +124,7 @@ class TrialBatch(AbstractTrialRunner):
             raise ValueError(f"Trial {trial.number} is running already.")
         problem = self._problems(trial)
         config = self._terms.configure(trial, problem)
+        check_budget(config)
         algorithm = self._form.algorithm(config)
         found = structure(trial, algorithm)
         if self._structure is None:
