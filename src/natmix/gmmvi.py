@@ -21,7 +21,7 @@ from natmix.modules.component_stepsizes import AbstractComponentStepsize
 from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.component_updaters import AbstractComponentUpdater
 from natmix.modules.expectations import expected_log_ratios, objective
-from natmix.modules.hyperparameters import Bounds, real
+from natmix.modules.hyperparameters import ShapeBounds, real
 from natmix.modules.ng_estimators import AbstractNgEstimator
 from natmix.modules.per_component import PerComponent, take_slots
 from natmix.modules.records import Evaluation, Query
@@ -92,7 +92,7 @@ class GMMVI(eqx.Module):
         """
         return dataclasses.replace(self, mesh=as_mesh(mesh))
 
-    def masked(self, bounds: Bounds) -> "GMMVI":
+    def masked(self, bounds: ShapeBounds) -> "GMMVI":
         """The same algorithm for a program that other settings share.
 
         Numbers of samples and candidates become arrays below these bounds, and masks give their results.

@@ -8,15 +8,15 @@ from tiny_problem import tiny
 
 from natmix import GMMVI
 from natmix.experiments.problems.base import InitialRegion
-from natmix.modules.hyperparameters import Bounds
+from natmix.modules.hyperparameters import ShapeBounds
 from natmix.modules.sample_selectors import FromComponents, FromMixture
 
-BOUNDS = Bounds(16, 2)
+BOUNDS = ShapeBounds(16, 2)
 
 
 def test_bounds():
     assert [BOUNDS.of(n) for n in (1, 16, 17, 100)] == [16, 16, 32, 128]
-    assert [Bounds(10, 3).of(n) for n in (10, 11, 31)] == [10, 30, 90]
+    assert [ShapeBounds(10, 3).of(n) for n in (10, 11, 31)] == [10, 30, 90]
     assert [BOUNDS.of_ratio(r) for r in (0.3, 1.0, 1.5, 3.0)] == [1, 1, 2, 4]
 
 
@@ -29,7 +29,7 @@ def test_a_masked_selector_bounds_what_it_may_need_by_its_own_numbers(option):
     for components in (1, 5):
         bound = masked.next_draws_at_most(jnp.asarray(components))
         assert int(bound) == int(own.next_draws_at_most(jnp.asarray(components)))
-    assert masked.masked(Bounds(1000, 2)) is masked
+    assert masked.masked(ShapeBounds(1000, 2)) is masked
 
 
 def test_algorithms_below_the_same_bounds_have_one_structure():

@@ -50,7 +50,7 @@ def series(default: tuple[float, ...], doc: str, *, low: float) -> Any:
     return eqx.field(default=default, converter=_to_series, static=True, metadata=meta)
 
 
-class Bounds(NamedTuple):
+class ShapeBounds(NamedTuple):
     """Bounds that replace numbers which decide shapes, so that algorithms with other numbers share a program.
 
     Attributes:
@@ -92,7 +92,7 @@ class Option(eqx.Module):
             if "doc" in field.metadata:
                 _check(type(self).__name__, field, getattr(self, field.name))
 
-    def masked(self, bounds: Bounds) -> Self:
+    def masked(self, bounds: ShapeBounds) -> Self:
         """The same option, whose numbers that decide shapes are arrays below a static bound where it can.
 
         Options with other numbers below the same bounds share a compiled program; masks give them the results

@@ -23,15 +23,15 @@ from natmix.experiments.studies.divergence import PATIENCE, DivergenceGuard
 from natmix.experiments.studies.trial_batch import TrialBatch
 from natmix.experiments.studies.trial_runner import PRUNED, Trial, TrialTerms
 from natmix.experiments.studies.trial_structure import structure_of
-from natmix.modules.hyperparameters import Bounds
+from natmix.modules.hyperparameters import ShapeBounds
 from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 LIMITS = Limits(max_iterations=30)
 FORMS = {
-    "together": BatchForm(True, Bounds(32, 4), Bounds(16, 4)),
-    "turns": BatchForm(False, Bounds(32, 4), Bounds(16, 4)),
+    "together": BatchForm(True, ShapeBounds(32, 4), ShapeBounds(16, 4)),
+    "turns": BatchForm(False, ShapeBounds(32, 4), ShapeBounds(16, 4)),
 }
 SETTINGS = {f"{m}.{k}": v for m, options in SMALL.items() for k, v in options.items()}
 

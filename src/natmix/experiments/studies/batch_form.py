@@ -7,7 +7,7 @@ from natmix.engine.limits import Limits
 from natmix.experiments.runs.config import RunConfig
 from natmix.gmmvi import GMMVI
 from natmix.kernels.plan import Plan, current
-from natmix.modules.hyperparameters import Bounds
+from natmix.modules.hyperparameters import ShapeBounds
 
 
 class BatchForm(NamedTuple):
@@ -21,8 +21,8 @@ class BatchForm(NamedTuple):
     """
 
     together: bool
-    numbers: Bounds | None
-    slots: Bounds | None
+    numbers: ShapeBounds | None
+    slots: ShapeBounds | None
 
     def algorithm(self, config: RunConfig) -> GMMVI:
         """The algorithm of a trial's configuration, with masks below the bounds."""
@@ -38,9 +38,9 @@ class BatchForm(NamedTuple):
 SHORT = 5000
 """Iterations. On a CPU a small problem's program takes about as long to compile as so many take to run."""
 
-_SHORT_ON_CPU = BatchForm(together=False, numbers=Bounds(32, 2), slots=Bounds(32, 4))
+_SHORT_ON_CPU = BatchForm(together=False, numbers=ShapeBounds(32, 2), slots=ShapeBounds(32, 4))
 _LONG_ON_CPU = BatchForm(together=False, numbers=None, slots=None)
-_ON_ACCELERATOR = BatchForm(together=True, numbers=Bounds(256, 4), slots=Bounds(32, 4))
+_ON_ACCELERATOR = BatchForm(together=True, numbers=ShapeBounds(256, 4), slots=ShapeBounds(32, 4))
 
 
 def batch_form(limits: Limits, plan: Plan | None = None) -> BatchForm:

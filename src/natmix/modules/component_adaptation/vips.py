@@ -18,7 +18,7 @@ from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_stepsizes.base import Rewards
-from natmix.modules.hyperparameters import Bounds, count, integer, real, series
+from natmix.modules.hyperparameters import ShapeBounds, count, integer, real, series
 from natmix.modules.per_component import PerComponent
 
 PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
@@ -98,7 +98,7 @@ class Vips(AbstractComponentAdaptation):
     letter: ClassVar[str] = "A"
     title: ClassVar[str] = "Adaptive"
 
-    def masked(self, bounds: Bounds) -> Self:
+    def masked(self, bounds: ShapeBounds) -> Self:
         if self.numbers is not None:
             return self
         actual = (self.del_iters, self.prior_candidates)

@@ -16,7 +16,7 @@ from natmix.kernels.ring_buffer import front
 from natmix.kernels.sample_arrays import Background
 from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
-from natmix.modules.hyperparameters import Bounds, Option, integer, ratio
+from natmix.modules.hyperparameters import Option, ShapeBounds, integer, ratio
 from natmix.modules.records import Batch, Draws
 from natmix.modules.sample_selectors.reuse import OldSamples, Ring, RingUpdate
 
@@ -52,7 +52,7 @@ class AbstractSampleSelector(Option):
     numbers: SampleNumbers | None = eqx.field(default=None, kw_only=True)
     """In place of the static ones; see `masked`."""
 
-    def masked(self, bounds: Bounds) -> Self:
+    def masked(self, bounds: ShapeBounds) -> Self:
         if self.numbers is not None:
             return self
         actual = (self.desired_samples, self.reused_per_slot)
