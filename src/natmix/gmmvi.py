@@ -21,7 +21,7 @@ from natmix.modules.component_stepsizes import AbstractComponentStepsize
 from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.component_updaters import AbstractComponentUpdater
 from natmix.modules.expectations import expected_log_ratios, objective
-from natmix.modules.hyperparameters import real
+from natmix.modules.hyperparameters import ShapeBounds, real
 from natmix.modules.ng_estimators import AbstractNgEstimator
 from natmix.modules.per_component import PerComponent, take_slots
 from natmix.modules.records import Evaluation, Query
@@ -92,6 +92,25 @@ class GMMVI(eqx.Module):
         """
         return dataclasses.replace(self, mesh=as_mesh(mesh))
 
+    def masked(self, bounds: ShapeBounds) -> "GMMVI":
+        """The same algorithm for a program that other settings share.
+
+        Numbers of samples and candidates become arrays below these bounds, and masks give their results.
+        """
+        from natmix.modules.codenames import MODULES
+
+        options = {module: getattr(self, module).masked(bounds) for module in MODULES}
+        return dataclasses.replace(self, **options)
+
+    def fitted(self, state: State) -> State:
+        """The state of an algorithm with the same numbers and other bounds (`masked`), for this one."""
+        slots = state.mixture.num_components
+        return dataclasses.replace(
+            state,
+            sample_selector=self.sample_selector.resized(state.sample_selector, slots, slots),
+            component_adaptation=self.component_adaptation.fitted(state.component_adaptation),
+        )
+
     def plan(self, tree: PyTree = None) -> Plan:
         """How to compute with the arrays of this tree: by their device and by the mesh."""
         return Plan.of(tree).on(self.mesh)
@@ -148,7 +167,7 @@ class GMMVI(eqx.Module):
         adds = self.component_adaptation.wants_to_add(state.iteration, state.mixture)
         points = jnp.concatenate([draws.x, jnp.zeros_like(extra)])
         points = jax.lax.dynamic_update_slice_in_dim(points, extra, draws.count, 0)
-        count = draws.count + jnp.where(adds, extra.shape[0], 0)
+        count = draws.count + jnp.where(adds, self.component_adaptation.num_candidates(), 0)
         return Query(points, count.astype(jnp.int32), draws)
 
     def tell(self, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
@@ -318,7 +337,7 @@ def _fresh_state(
         mixture=mixture,
         prior=prior,
         ids=jnp.arange(K2, dtype=jnp.int32),
-        births=jnp.asarray(K, jnp.int32),
+        births=jnp.max(jnp.where(mixture.log_weights > -jnp.inf, jnp.arange(1, K2 + 1, dtype=jnp.int32), 0)),
         updates=PerComponent.full(K2, jnp.zeros((), jnp.int32)),
         rewards=PerComponent.full(K2, no_rewards),
         sample_selector=algo.sample_selector.init(mixture, algo.ng_estimator.needs_gradient),

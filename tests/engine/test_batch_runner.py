@@ -9,10 +9,11 @@ import pytest
 from tiny_problem import SMALL, tiny
 
 from natmix import JaxTarget
-from natmix.engine.batch_runner import BatchRunner, BatchTargets, obstacle
+from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.capacity import grown
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.runner import CHUNK
+from natmix.engine.stacking import Stacked, obstacle
 from natmix.experiments import runs
 from natmix.experiments.runs import Limits
 from natmix.kernels.batching import batch_any, batch_max
@@ -144,7 +145,7 @@ def test_a_group_that_makes_no_progress_says_so(monkeypatch):
     config = configuration()
     group = BatchRunner(config.algorithm, [tiny(s).target for s in (0, 1)], MOST)
     monkeypatch.setattr("natmix.gmmvi.GMMVI.needs_room", lambda self, state: jnp.asarray(True))
-    with pytest.raises(RuntimeError, match=r"batch of seeds cannot go on .*--apart"):
+    with pytest.raises(RuntimeError, match=r"batch cannot go on .*--apart"):
         advanced(group, [first_state(config, s) for s in (0, 1)], 5)
 
 
@@ -217,9 +218,9 @@ def test_the_search_for_a_new_component_stays_a_branch(monkeypatch):
 
 
 def test_what_targets_share_is_kept_once():
-    same = BatchTargets.build([tiny(4).target, tiny(4).target])
+    same = Stacked.build([tiny(4).target, tiny(4).target])
     assert jax.tree.leaves(same.varying) == []
-    other = BatchTargets.build([tiny(s).target for s in SEEDS])
+    other = Stacked.build([tiny(s).target for s in SEEDS])
     assert [a.shape for a in jax.tree.leaves(other.varying)] == [(3, 2, 2)]
 
 

@@ -76,14 +76,28 @@ class FitLoop:
         while self.active and not self._interrupt.asked and self.failure is None:
             if not going_on([run.state for run in self.active]):
                 return
-            self._advance()
+            self.advance()
 
     def _break_off(self, error: KeyboardInterrupt) -> None:
         for run in self.active:
             run.evaluations += evaluations_given(error)
         self.broken_off = self._interrupt.asked = True
 
-    def _advance(self) -> None:
+    def add(self, run: SingleRun) -> None:
+        """One more run, whose state the runner has been given."""
+        for recorder in run.recorders:
+            recorder.started(run)
+        if run.stopped is None:
+            self.active.append(run)
+
+    def end(self, run: SingleRun, reason: str) -> None:
+        """End a run between two chunks."""
+        run.stopped = reason
+        self.active = [other for other in self.active if other is not run]
+        for recorder in run.recorders:
+            recorder.finished(run)
+
+    def advance(self) -> None:
         """One chunk of all active runs."""
         runs, runner = self.active, self._runner
         before, compiled = _clocks(runs), runner.compile_seconds

@@ -23,8 +23,10 @@ def _converted(before: GMMVI, after: GMMVI, state: State) -> State:
     old, new = before.sample_selector.reused_per_slot, after.sample_selector.reused_per_slot
     slots = state.mixture.num_components
     ring = state.sample_selector
-    if ring is None or new < old or before.sample_selector.max_age != after.sample_selector.max_age:
+    size = after.sample_selector.ring_size(slots)
+    smaller = ring is not None and (new < old or size < ring.x.shape[0])
+    if ring is None or smaller or before.sample_selector.max_age != after.sample_selector.max_age:
         ring = after.sample_selector.init(state.mixture, after.ng_estimator.needs_gradient)
     elif new > old:
-        ring = ring.resized(slots, slots, new)
+        ring = ring.resized(slots, slots, size)
     return placed_state(dataclasses.replace(state, sample_selector=ring))

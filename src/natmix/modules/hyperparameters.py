@@ -5,7 +5,7 @@ shapes or branches stay Python values and are static.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -50,6 +50,32 @@ def series(default: tuple[float, ...], doc: str, *, low: float) -> Any:
     return eqx.field(default=default, converter=_to_series, static=True, metadata=meta)
 
 
+class ShapeBounds(NamedTuple):
+    """Bounds that replace numbers which decide shapes, so that algorithms with other numbers share a program.
+
+    Attributes:
+        least: the smallest bound of a number of samples, candidates and the like.
+        growth: the quotient of two bounds, at least 2.
+    """
+
+    least: int
+    growth: int
+
+    def of(self, number: int) -> int:
+        """The bound of a number."""
+        bound = self.least
+        while bound < number:
+            bound *= self.growth
+        return bound
+
+    def of_ratio(self, ratio: float) -> float:
+        """The bound of a positive ratio."""
+        bound = 1.0
+        while bound < ratio:
+            bound *= self.growth
+        return bound
+
+
 class Option(eqx.Module):
     """One option of one of the seven modules.
 
@@ -65,6 +91,14 @@ class Option(eqx.Module):
         for field in dataclasses.fields(self):
             if "doc" in field.metadata:
                 _check(type(self).__name__, field, getattr(self, field.name))
+
+    def masked(self, bounds: ShapeBounds) -> Self:
+        """The same option, whose numbers that decide shapes are arrays below a static bound where it can.
+
+        Options with other numbers below the same bounds share a compiled program; masks give them the results
+        of their own numbers.
+        """
+        return self
 
     @classmethod
     def hyperparameters(cls) -> list[tuple[str, Any, str]]:

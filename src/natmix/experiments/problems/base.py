@@ -1,5 +1,6 @@
 """Test problems: a target with its initial region and what is known about it."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -58,6 +59,26 @@ class InitialRegion(eqx.Module):
         weights = jnp.asarray(np.full(components, -np.log(components)), dtype)
         return Mixture(weights, self._gaussians(family, means)), prior
 
+    def padded_mixture(
+        self, key: PRNGKey, components: int, slots: int, dtype: Any, covariance: str = "full"
+    ) -> tuple[Mixture, Mixture]:
+        """The same with absent components up to ``slots``; what is compiled depends on ``slots`` alone."""
+        family = family_named(covariance)
+        prior = Mixture(
+            jnp.asarray(np.zeros(1), dtype), self._gaussians(family, jnp.asarray([self.mean], dtype))
+        )
+        mean, scale, variance = (np.asarray(v, dtype) for v in (self.mean, self.mean_scale, self.variance))
+        present = np.arange(slots)[:, None] < components
+        means = np.broadcast_to(mean, (slots, mean.size))
+        if components > 1:  # rounded as above: not within one program
+            means = means + np.asarray(_noise(key, slots, mean.size, np.dtype(dtype))) * scale
+        std = np.where(present, np.sqrt(variance), np.ones_like(variance))
+        weights = np.where(present[:, 0], -np.log(components), -np.inf)
+        padded = _from_std(
+            family, jnp.asarray(np.where(present, means, 0).astype(mean.dtype)), jnp.asarray(std)
+        )
+        return Mixture(jnp.asarray(weights, dtype), padded), prior
+
     def _gaussians(self, family: type[AbstractGaussians], mean: Float[Array, "K D"]) -> AbstractGaussians:
         std = np.sqrt(np.asarray(self.variance, mean.dtype))
         return _from_std(family, mean, jnp.asarray(np.broadcast_to(std, mean.shape)))
@@ -69,6 +90,12 @@ def _from_std(
 ) -> AbstractGaussians:
     """Compiled as one program, because JAX compiles every operation outside of one by itself."""
     return family.from_std(mean, std)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+def _noise(key: PRNGKey, slots: int, dim: int, dtype: Any) -> Float[Array, "K D"]:
+    """Standard normal numbers; those of a component do not depend on how many there are."""
+    return jax.random.normal(key, (slots, dim), dtype)
 
 
 class Problem(eqx.Module):

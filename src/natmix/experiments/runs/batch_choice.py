@@ -17,7 +17,7 @@ _ACCELERATOR_SIZE = 2**26
 def step_size(algorithm: GMMVI, capacity: int, dim: int, seeds: int) -> int:
     """How much there is to do in an iteration of all seeds: capacity * samples * dimensions * seeds."""
     selector = algorithm.sample_selector
-    return capacity * (selector.max_draws(capacity) + selector.reused_per_slot * capacity) * dim * seeds
+    return capacity * (selector.max_draws(capacity) + selector.ring_size(capacity)) * dim * seeds
 
 
 def faster_together(algorithm: GMMVI, capacity: int, dim: int, seeds: int) -> bool:

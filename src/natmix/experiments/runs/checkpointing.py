@@ -11,6 +11,7 @@ from natmix.experiments.runs.checkpoint import Owner, Records, save_checkpoint
 from natmix.experiments.runs.directory import SeedFiles
 from natmix.files.generations import exists
 from natmix.files.saving import Saving
+from natmix.modules.state import State
 
 
 class CheckpointRecorder(Recorder):
@@ -27,6 +28,7 @@ class CheckpointRecorder(Recorder):
         seconds: float,
         keep: bool,
         records: Callable[[], Records],
+        as_stored: Callable[[State], State] = lambda state: state,
     ) -> None:
         """Prepare it.
 
@@ -37,9 +39,10 @@ class CheckpointRecorder(Recorder):
             seconds: between checkpoints; more if they take long, and at most 10 before the first.
             keep: whether there is a checkpoint at the end, too.
             records: what the other recorders need to go on.
+            as_stored: the state as it is stored.
         """
         self._files, self._owner, self._saving = files, owner, saving
-        self._keep, self._records = keep, records
+        self._keep, self._records, self._as_stored = keep, records, as_stored
         self._schedule = CheckpointSchedule(seconds, exists(files.checkpoint))
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:
@@ -54,7 +57,7 @@ class CheckpointRecorder(Recorder):
         """Write a checkpoint now, if that is possible."""
         with run.clock.pause():
             before = time.perf_counter()
-            state = run.state if run.full_state is None else run.full_state()
+            state = self._as_stored(run.state if run.full_state is None else run.full_state())
             records = self._records()
 
             def write() -> None:

@@ -80,23 +80,32 @@ def _log_densities(
 class EvaluationRecorder(Recorder):
     """Evaluates the ELBO now and then, and writes the file of metrics.
 
-    When is a matter of the clock, but what is found depends on the seed and the iteration alone. Ends a run
-    whose -ELBO is as low as ``limits.until``.
+    When is a matter of the clock, unless it is at the multiples of a number of iterations; what is found
+    depends on the seed and the iteration alone. Ends a run whose -ELBO is as low as ``limits.until``.
 
     Attributes:
         rows: the evaluations so far.
         next_seconds: when the next one is due, on the run's clock.
     """
 
-    def __init__(self, path: Path, reference: AbstractTarget, key: PRNGKey, saving: Saving) -> None:
+    def __init__(
+        self,
+        path: Path,
+        reference: AbstractTarget,
+        key: PRNGKey,
+        saving: Saving,
+        every: int | None = None,
+    ) -> None:
+        """Prepare it; chunks of the run must end at the multiples of ``every``."""
         self.rows: list[ElboRow] = []
         self.next_seconds = 0.0
         self._path, self._reference, self._key, self._saving = path, reference, key, saving
+        self._every = every
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
         if run.stopped is not None:
             return None  # the last one comes at once
-        if run.seconds >= self.next_seconds and not self._is_known(run):
+        if self._is_due(run) and not self._is_known(run):
             self._evaluate(run, SAMPLES)
         until = run.limits.until
         return "until" if until is not None and self.rows and self.rows[-1]["neg_elbo"] <= until else None
@@ -105,6 +114,11 @@ class EvaluationRecorder(Recorder):
         if self._is_known(run):
             self.rows.pop()
         self._evaluate(run, FINAL_SAMPLES)
+
+    def _is_due(self, run: SingleRun) -> bool:
+        if self._every is not None:
+            return run.iterations % self._every == 0
+        return run.seconds >= self.next_seconds
 
     def _is_known(self, run: SingleRun) -> bool:
         return bool(self.rows) and self.rows[-1]["iterations"] == run.iterations

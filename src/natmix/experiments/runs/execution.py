@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from natmix.engine.batch_runner import BatchRunner, obstacle
+from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.checkpoint_schedule import CHECKPOINT_SECONDS
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
@@ -17,6 +17,7 @@ from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import FitLoop
 from natmix.engine.limits import Limits
 from natmix.engine.runner import AbstractRunner
+from natmix.engine.stacking import obstacle
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.batch_choice import BatchChoice
 from natmix.experiments.runs.checkpoint import load_records
@@ -100,7 +101,7 @@ def execute(
     execution = _Execution(
         config, out, load, watcher, saving, checkpoint_seconds, keep_checkpoints, interrupt
     )
-    with _holding(out, todo), interrupt.watching():
+    with holding(out, todo), interrupt.watching():
         try:
             choice = BatchChoice(config, together)
             rest = execution.in_batches(todo, choice) if choice.at_first(len(todo)) else todo
@@ -112,7 +113,7 @@ def execute(
 
 
 @contextlib.contextmanager
-def _holding(out: Path, seeds: Sequence[int]) -> Iterator[None]:
+def holding(out: Path, seeds: Sequence[int]) -> Iterator[None]:
     """No other process may run these seeds meanwhile."""
     with contextlib.ExitStack() as held:
         for seed in seeds:

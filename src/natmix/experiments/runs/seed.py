@@ -1,6 +1,8 @@
 """One seed of a run: where it starts or goes on, and the recorders that observe it."""
 
 import logging
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +25,23 @@ from natmix.experiments.runs.watcher import Watcher, WatcherRecorder
 from natmix.files.generations import exists, set_aside
 from natmix.files.saving import Saving
 from natmix.files.seal import DamagedFileError
+from natmix.gmmvi import GMMVI
 from natmix.mixture import Mixture
 from natmix.random_keys import split_keys
 
 logger = logging.getLogger("natmix")
+
+
+class StateForm(NamedTuple):
+    """The shapes of a seed's state that shares a compiled program with other runs; checkpoints have its own.
+
+    Attributes:
+        algorithm: that advances it: the masked one of the configuration (`GMMVI.masked`).
+        slots: for components at first.
+    """
+
+    algorithm: GMMVI
+    slots: int
 
 
 class Seed:
@@ -49,8 +64,27 @@ class Seed:
         saving: Saving,
         checkpoint_seconds: float,
         keep_checkpoint: bool,
+        form: StateForm | None = None,
+        evaluate_every: int | None = None,
+        guards: Sequence[Recorder] = (),
     ) -> None:
-        self.number, self.problem = number, problem
+        """Start it, or go on from its checkpoint.
+
+        Args:
+            number: the seed.
+            problem: its problem.
+            config: of the run.
+            files: where it writes.
+            clock: shared with the seeds that run with it.
+            watcher: is told how it goes.
+            saving: writes files.
+            checkpoint_seconds: between checkpoints.
+            keep_checkpoint: also at the end.
+            form: of its state, if that is not the configuration's own.
+            evaluate_every: iterations between evaluations of the ELBO; if left out, they come by the clock.
+            guards: recorders that may end it, told before the others.
+        """
+        self.number, self.problem, self._form = number, problem, form
         self._config, self._files = config, files
         self._owner = Owner(seed=number, run=fingerprint(config.to_json()))
         resumed = exists(files.checkpoint)
@@ -59,14 +93,14 @@ class Seed:
         saving.attempt(files.create)
         files.tidy()
         self._trace, self._weights = TraceRecorder(), WeightRecorder()
-        self._evaluations = EvaluationRecorder(files.metrics, problem.reference, key_elbo, saving)
+        self._evaluations = EvaluationRecorder(
+            files.metrics, problem.reference, key_elbo, saving, evaluate_every
+        )
         self._rule = StoppingRule(config.algorithm, config.components)
         self._seeds_together = 1
 
         began = clock.read()
-        mixture, prior = config.start.mixture(
-            key_start, config.components, jnp.dtype(config.dtype), config.covariance
-        )
+        mixture, prior = self._start(key_start)
         self.run = (
             self._resumed(mixture, prior, clock)
             if resumed
@@ -78,12 +112,18 @@ class Seed:
         self._final = FinalRecorder(self._owner, problem, files, key_elbo, records, saving, keep_checkpoint)
         self._final.seeds_together = self._seeds_together
         self._checkpoints = CheckpointRecorder(
-            files, self._owner, saving, checkpoint_seconds, keep_checkpoint, self._records
+            files,
+            self._owner,
+            saving,
+            checkpoint_seconds,
+            keep_checkpoint,
+            self._records,
+            self._config.algorithm.fitted if form is not None else lambda state: state,
         )
         told = WatcherRecorder(watcher, number, anew, self._evaluations, self._final)
         rules: list[Recorder] = [self._rule] if config.limits.until_converged else []
         kept = (self._trace, *rules, self._evaluations, self._weights, self._checkpoints)
-        self.run.recorders = (*kept, self._final, told)
+        self.run.recorders = (*guards, *kept, self._final, told)
 
     def checkpoint(self) -> None:
         """Write down everything needed to go on."""
@@ -93,12 +133,33 @@ class Seed:
         """It runs in a batch of so many seeds."""
         self._final.seeds_together = max(self._final.seeds_together, seeds)
 
+    @property
+    def neg_elbo(self) -> float | None:
+        """Of the last evaluation; None before the first."""
+        rows = self._evaluations.rows
+        return rows[-1]["neg_elbo"] if rows else None
+
+    @property
+    def _algorithm(self) -> GMMVI:
+        return self._config.algorithm if self._form is None else self._form.algorithm
+
+    def _start(self, key: jax.Array) -> tuple[Mixture, Mixture]:
+        """The initial mixture and the prior."""
+        config, dtype = self._config, jnp.dtype(self._config.dtype)
+        if self._form is None:
+            return config.start.mixture(key, config.components, dtype, config.covariance)
+        return config.start.padded_mixture(key, config.components, self._form.slots, dtype, config.covariance)
+
     def _fresh(
         self, key: jax.Array, mixture: Mixture, prior: Mixture, clock: Clock, began: float
     ) -> SingleRun:
         config = self._config
-        capacity = initial_capacity(config.algorithm, config.components, mixture.dim)
-        state = config.algorithm.init(key, mixture, prior, capacity)
+        capacity = (
+            initial_capacity(config.algorithm, config.components, mixture.dim)
+            if self._form is None
+            else self._form.slots
+        )
+        state = self._algorithm.init(key, mixture, prior, capacity)
         run = SingleRun(state, config.limits, clock, components=config.components)
         run.set_clock(clock.read() - began)
         return run
@@ -123,6 +184,7 @@ class Seed:
                     why,
                 )
                 set_aside(path)
+            state = state if self._form is None else self._form.algorithm.fitted(state)
             run = SingleRun(state, self._config.limits, clock)
             run.restore(dict(stored.progress))
             self._trace = TraceRecorder(stored.trace)

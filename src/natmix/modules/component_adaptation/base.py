@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
-from natmix.array_types import Count, Flag, PRNGKey, PyTree, Scalar
+from natmix.array_types import Count, CountLike, Flag, PRNGKey, PyTree, Scalar
 from natmix.mixture import Mixture
 from natmix.modules.component_stepsizes.base import Rewards
 from natmix.modules.hyperparameters import Option
@@ -56,6 +56,10 @@ class AbstractComponentAdaptation(Option):
     def init(self, mixture: Mixture, prior: Mixture) -> PyTree:
         """The state before the first iteration; the prior is one Gaussian, the initial region."""
 
+    def fitted(self, state: PyTree) -> PyTree:
+        """The state of an option with the same numbers and other bounds (`Option.masked`)."""
+        return state
+
     def stored_samples(self, state: PyTree) -> tuple[Array, Array, Array] | None:
         """Samples of the whole run: points, log densities, and how many from the first are real."""
         return None
@@ -65,8 +69,8 @@ class AbstractComponentAdaptation(Option):
         """How many components there may ever be when a run starts with ``start``."""
 
     @abc.abstractmethod
-    def num_candidates(self) -> int:
-        """How many `candidates` are evaluated in an iteration that adds a component."""
+    def num_candidates(self) -> CountLike:
+        """How many of the first `candidates` are evaluated in an iteration that adds a component."""
 
     @abc.abstractmethod
     def wants_to_add(self, iteration: Count, mixture: Mixture) -> Flag:

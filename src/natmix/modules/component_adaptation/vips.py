@@ -1,6 +1,7 @@
 """Option A: delete components that do not contribute, add components in promising places (VIPS)."""
 
-from typing import Any, ClassVar
+import dataclasses
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -17,7 +18,7 @@ from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_stepsizes.base import Rewards
-from natmix.modules.hyperparameters import count, integer, real, series
+from natmix.modules.hyperparameters import ShapeBounds, count, integer, real, series
 from natmix.modules.per_component import PerComponent
 
 PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
@@ -52,6 +53,13 @@ class VipsState(eqx.Module):
     additions: Count
 
 
+class VipsNumbers(eqx.Module):
+    """Hyperparameters that decide shapes, below the static ones, which are their bounds in a program."""
+
+    del_iters: Count
+    prior_candidates: Count
+
+
 class Vips(AbstractComponentAdaptation):
     """Adds every ``add_iters`` iterations, deletes after ``del_iters`` iterations without use.
 
@@ -83,18 +91,28 @@ class Vips(AbstractComponentAdaptation):
     min_improvement: RealLike = real(0.4, "relative rise of the reward that saves an unused component", low=0)
     initial_weight: RealLike = real(1e-29, "weight of a new component", low=0, high=1, strict=True)
 
+    numbers: VipsNumbers | None = eqx.field(default=None, kw_only=True)
+    """In place of the static ones; see `masked`."""
+
     adds_components: ClassVar[bool] = True
     letter: ClassVar[str] = "A"
     title: ClassVar[str] = "Adaptive"
 
-    @property
-    def _kernel_size(self) -> int:
-        return 2 * (self.del_iters // 3)
+    def masked(self, bounds: ShapeBounds) -> Self:
+        if self.numbers is not None:
+            return self
+        actual = (self.del_iters, self.prior_candidates)
+        return dataclasses.replace(
+            self,
+            del_iters=bounds.of(self.del_iters),
+            prior_candidates=bounds.of(self.prior_candidates) if self.prior_candidates else 0,
+            numbers=VipsNumbers(*(jnp.asarray(n, jnp.int32) for n in actual)),
+        )
 
     @property
     def window(self) -> int:
-        """The number of recorded rewards that a deletion depends on."""
-        return self._kernel_size + self.del_iters
+        """The number of recorded rewards that a deletion depends on, or its bound."""
+        return _kernel_size(self.del_iters) + self.del_iters
 
     def init(self, mixture: Mixture, prior: Mixture) -> VipsState:
         K, dtype = mixture.num_components, mixture.dtype
@@ -106,6 +124,19 @@ class Vips(AbstractComponentAdaptation):
     def fit_defaults(cls, fresh_candidates: int) -> dict[str, Any]:
         return {**FIT_DEFAULTS, "prior_candidates": fresh_candidates}
 
+    def fitted(self, state: VipsState) -> VipsState:
+        def cut(rewards: Array) -> Array:
+            rows = rewards[..., -self.window :]
+            missing = self.window - rows.shape[-1]
+            spare = [(0, 0)] * (rows.ndim - 1) + [(missing, 0)]
+            return jnp.pad(rows, spare, constant_values=-jnp.inf)
+
+        def fit(history: History) -> History:
+            return History(cut(history.rewards), history.quiet)
+
+        history = PerComponent(fit(state.history.value), fit(state.history.fresh))
+        return VipsState(history, state.database, state.additions)
+
     def stored_samples(self, state: VipsState) -> tuple[Array, Array, Array] | None:
         database = state.database
         return None if database is None else (database.x, database.log_target, database.filled)
@@ -116,8 +147,8 @@ class Vips(AbstractComponentAdaptation):
     def most_components(self, start: int) -> int:
         return max(start, int(self.max_components))
 
-    def num_candidates(self) -> int:
-        return self.prior_candidates
+    def num_candidates(self) -> CountLike:
+        return self.prior_candidates if self.numbers is None else self.numbers.prior_candidates
 
     def wants_to_add(self, iteration: Count, mixture: Mixture) -> Flag:
         due = (iteration > 0) & (iteration % self.add_iters == 0)
@@ -192,24 +223,52 @@ class Vips(AbstractComponentAdaptation):
     def _useless(
         self, history: History, iteration: Count, mixture: Mixture, rewards: Rewards
     ) -> Bool[Array, " K"]:
-        w = self._kernel_size
-        position = np.arange(w) - w // 2
-        bell = np.exp(-0.5 * (position / (self.del_iters / 8)) ** 2)
-        kernel = jnp.asarray(bell / bell.sum(), mixture.dtype)
+        del_iters: Any = self.del_iters if self.numbers is None else self.numbers.del_iters
+        w = _kernel_size(del_iters)
+        window = w + del_iters
         exists = mixture.log_weights > -jnp.inf
-        full = rewards.records >= self.window
+        full = rewards.records >= window
         # Relative to the best reward, so that large rewards keep their precision.
         top = jnp.max(jnp.where(exists, rewards.last, -jnp.inf))
         safe = jnp.where(jnp.isfinite(history.rewards), history.rewards - top, 0)
-        current = einsum("kw,w->k", safe[:, -w:], kernel)
-        old = einsum("kw,w->k", safe[:, :w], kernel)
+        if self.numbers is None:
+            kernel = jnp.asarray(_bell(self.del_iters), mixture.dtype)
+            current = einsum("kw,w->k", safe[:, -w:], kernel)
+            old = einsum("kw,w->k", safe[:, :w], kernel)
+        else:
+            newest = self.window - w
+            current, old = (
+                einsum("kw,w->k", safe, _placed_bell(del_iters, start, self.window).astype(mixture.dtype))
+                for start in (newest, self.window - window)
+            )
         known = exists & (rewards.records >= w)
         best = jnp.max(jnp.where(known, current, -jnp.inf))
         span = jnp.abs(old - best)
         stuck = current - old <= self.min_improvement * span
-        quiet = history.quiet >= self.window
+        quiet = history.quiet >= window
         heaviest = jnp.arange(exists.shape[0]) == jnp.argmax(mixture.log_weights)
-        return exists & full & quiet & stuck & ~heaviest & (iteration > self.del_iters)
+        return exists & full & quiet & stuck & ~heaviest & (iteration > del_iters)
+
+
+def _kernel_size(del_iters: CountLike) -> Any:
+    """The entries of the kernel that smooths rewards."""
+    return 2 * (del_iters // 3)
+
+
+def _bell(del_iters: int) -> np.ndarray:
+    """The kernel that smooths rewards."""
+    w = _kernel_size(del_iters)
+    bell = np.exp(-0.5 * ((np.arange(w) - w // 2) / (del_iters / 8)) ** 2)
+    return bell / bell.sum()
+
+
+def _placed_bell(del_iters: Count, start: Count, window: int) -> Float[Array, " W"]:
+    """The kernel in the places from ``start`` of a ``window`` of records, zero elsewhere."""
+    w = _kernel_size(del_iters)
+    place = jnp.arange(window) - start
+    bell = jnp.exp(-0.5 * ((place - w // 2) / (del_iters / 8)) ** 2)
+    bell = jnp.where((place >= 0) & (place < w), bell, 0)
+    return bell / jnp.sum(bell)
 
 
 def _pool(

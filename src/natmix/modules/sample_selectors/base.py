@@ -1,22 +1,32 @@
 """The contract of a sample selector, and what both options share."""
 
 import abc
+import dataclasses
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from natmix.array_types import Count, PRNGKey
+from natmix.array_types import Count, CountLike, PRNGKey
 from natmix.kernels.importance_sums import log_sums
 from natmix.kernels.log_densities import relevant_log_prob, reordered
 from natmix.kernels.ring_buffer import front
 from natmix.kernels.sample_arrays import Background
 from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
-from natmix.modules.hyperparameters import Option, integer, ratio
+from natmix.modules.hyperparameters import Option, ShapeBounds, integer, ratio
 from natmix.modules.records import Batch, Draws
 from natmix.modules.sample_selectors.reuse import OldSamples, Ring, RingUpdate
+
+
+class SampleNumbers(eqx.Module):
+    """Numbers of samples of one run, below the static ones, which are their bounds in a program."""
+
+    desired: Count
+    reused: Count
+    """Per component."""
 
 
 class AbstractSampleSelector(Option):
@@ -39,6 +49,19 @@ class AbstractSampleSelector(Option):
     )
     min_new_samples: int = integer(1, "least new samples (the paper's text: 0, its tables: 1)", low=0)
     max_age: int = integer(16, "iterations after which a sample is no longer reused", low=2)
+    numbers: SampleNumbers | None = eqx.field(default=None, kw_only=True)
+    """In place of the static ones; see `masked`."""
+
+    def masked(self, bounds: ShapeBounds) -> Self:
+        if self.numbers is not None:
+            return self
+        actual = (self.desired_samples, self.reused_per_slot)
+        return dataclasses.replace(
+            self,
+            desired_samples=bounds.of(self.desired_samples),
+            reuse_ratio=bounds.of_ratio(self.reuse_ratio) if self.reused_per_slot else 0.0,
+            numbers=SampleNumbers(*(jnp.asarray(n, jnp.int32) for n in actual)),
+        )
 
     @abc.abstractmethod
     def max_draws(self, slots: int) -> int:
@@ -67,20 +90,36 @@ class AbstractSampleSelector(Option):
 
     @property
     def reused_per_slot(self) -> int:
-        """Samples in the ring per component slot."""
+        """Samples that are reused per component, or their bound."""
         return math.floor(self.reuse_ratio * self.desired_samples)
+
+    @property
+    def _desired(self) -> CountLike:
+        return self.desired_samples if self.numbers is None else self.numbers.desired
+
+    def _at_least_the_fewest(self, missing: Array) -> Array:
+        """How many new samples to draw where so many are missing."""
+        return jnp.maximum(missing, self.min_new_samples)
+
+    def ring_size(self, slots: int) -> int:
+        """Samples in the ring: as many as may be reused, but not more than are drawn in their life."""
+        return min(self.reused_per_slot * slots, (self.max_age - 1) * self.max_draws(slots))
 
     def init(self, mixture: Mixture, needs_gradient: bool) -> Ring | None:
         """The ring of old samples, if any are reused."""
         if self.reused_per_slot == 0:
             return None
-        return Ring.empty(mixture, self.reused_per_slot, self.max_age, needs_gradient)
+        size = self.ring_size(mixture.num_components)
+        return Ring.empty(mixture, size, self.max_age, needs_gradient)
 
     def resized(self, state: Ring | None, old_slots: int, new_slots: int) -> Ring | None:
-        """The state for another number of component slots; a ring can only grow."""
+        """The state for another number of component slots, or of an option with other bounds."""
         if state is None:
             return None
-        return state.resized(old_slots, new_slots, self.reused_per_slot)
+        size = self.ring_size(new_slots)
+        if old_slots == new_slots and size == state.x.shape[0]:
+            return state
+        return state.resized(old_slots, new_slots, size)
 
     def ask(
         self, state: Ring | None, key: PRNGKey, iteration: Count, mixture: Mixture, ids: Int[Array, " K"]
@@ -99,7 +138,8 @@ class AbstractSampleSelector(Option):
         return self.effective_samples(old.log_components, background, mixture)
 
     def _wanted(self, mixture: Mixture) -> Count:
-        return self.reused_per_slot * jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32)
+        reused = self.reused_per_slot if self.numbers is None else self.numbers.reused
+        return reused * jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32)
 
     def tell(
         self,

@@ -28,7 +28,9 @@ class FromComponents(AbstractSampleSelector):
         return max(self.desired_samples, self.min_new_samples) * slots
 
     def next_draws_at_most(self, components: Count) -> Count:
-        return self.max_draws(1) * components
+        if self.numbers is None:
+            return self.max_draws(1) * components
+        return self._at_least_the_fewest(self.numbers.desired) * components
 
     def effective_samples(
         self, log_components: Float[Array, "R K"], old: Background, mixture: Mixture
@@ -38,9 +40,9 @@ class FromComponents(AbstractSampleSelector):
     def draw(
         self, key: PRNGKey, mixture: Mixture, ids: Int[Array, " K"], n_eff: Float[Array, " K"]
     ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
-        missing = self.desired_samples - jnp.floor(n_eff).astype(jnp.int32)
+        missing = self._desired - jnp.floor(n_eff).astype(jnp.int32)
         exists = mixture.log_weights > -jnp.inf
-        number = jnp.where(exists, jnp.maximum(missing, self.min_new_samples), 0)
+        number = jnp.where(exists, self._at_least_the_fewest(missing), 0)
         # The noise depends on the component's id, not on its slot or on the capacity.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(ids)
         x, source = component_draws(mixture.components, keys, number, exists, self.max_draws(1))

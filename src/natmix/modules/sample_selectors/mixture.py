@@ -39,8 +39,8 @@ class FromMixture(AbstractSampleSelector):
         return max(self.desired_samples * (slots if self.per_component else 1), self.min_new_samples)
 
     def next_draws_at_most(self, components: Count) -> Count:
-        wanted = self.desired_samples * (components if self.per_component else 1)
-        return jnp.maximum(wanted, self.min_new_samples)
+        wanted = self._desired * (components if self.per_component else 1)
+        return self._at_least_the_fewest(jnp.asarray(wanted))
 
     def effective_samples(
         self, log_components: Float[Array, "R K"], old: Background, mixture: Mixture
@@ -53,8 +53,8 @@ class FromMixture(AbstractSampleSelector):
     ) -> tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, " K"]]:
         n, D = self.max_draws(mixture.num_components), mixture.dim
         K = jnp.sum(mixture.log_weights > -jnp.inf, dtype=jnp.int32) if self.per_component else 1
-        missing = self.desired_samples * K - jnp.floor(n_eff).astype(jnp.int32)
-        wanted = jnp.arange(n) < jnp.maximum(missing, self.min_new_samples)
+        missing = self._desired * K - jnp.floor(n_eff).astype(jnp.int32)
+        wanted = jnp.arange(n) < self._at_least_the_fewest(missing)
         # One key per sample: a larger capacity does not change the first samples.
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(n))
         rows = jax.vmap(lambda k: draw_components(k, mixture.log_weights, 1)[0])(keys)

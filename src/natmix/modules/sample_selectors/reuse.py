@@ -1,7 +1,8 @@
 """The ring of the newest samples, with the Gaussians that they were drawn from.
 
-The ring holds at most floor(ratio * desired) samples per component slot. Every iteration is a
-generation: its Gaussians are kept for ``max_age`` generations, and older samples are not reused.
+The ring holds at most floor(ratio * desired) samples per component slot, and no more than can be drawn in
+``max_age`` - 1 iterations. Every iteration is a generation: its Gaussians are kept for ``max_age``
+generations, and older samples are not reused.
 """
 
 from typing import NamedTuple
@@ -85,10 +86,10 @@ class Ring(eqx.Module):
     log_sums: Float[Array, "R H"]
 
     @classmethod
-    def empty(cls, mixture: Mixture, per_slot: int, max_age: int, needs_gradient: bool) -> "Ring":
-        """A ring for ``per_slot`` samples per component slot."""
+    def empty(cls, mixture: Mixture, size: int, max_age: int, needs_gradient: bool) -> "Ring":
+        """A ring for ``size`` samples."""
         K, D, dtype = mixture.num_components, mixture.dim, mixture.dtype
-        R = per_slot * K
+        R = size
         history = jax.tree.map(lambda a: jnp.concatenate([a] * max_age), mixture.components)
         return cls(
             x=jnp.zeros((R, D), dtype),
@@ -213,14 +214,14 @@ class Ring(eqx.Module):
             log_sums=log_sums,
         )
 
-    def resized(self, old_slots: int, new_slots: int, per_slot: int) -> "Ring":
-        """The same samples in a ring for more component slots."""
-        R, max_age = per_slot * new_slots, self.max_age
+    def resized(self, old_slots: int, new_slots: int, size: int) -> "Ring":
+        """The newest samples in a ring of another size, of more component slots."""
+        R, max_age = size, self.max_age
         oldest_first = (self.next + jnp.arange(self.x.shape[0])) % self.x.shape[0]
 
         def grow(a: Array, fill: float) -> Array:
-            extra = jnp.full((R - a.shape[0], *a.shape[1:]), fill, a.dtype)
-            return jnp.concatenate([extra, a[oldest_first]])
+            extra = jnp.full((max(0, R - a.shape[0]), *a.shape[1:]), fill, a.dtype)
+            return jnp.concatenate([extra, a[oldest_first]])[-R:]
 
         def grow_history(h: Array) -> Array:
             h = h.reshape(max_age, old_slots, *h.shape[1:])
