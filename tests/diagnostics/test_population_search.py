@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from natmix import HostTarget, JaxTarget, Mixture
+from natmix.diagnostics.known_modes import KnownModes
+from natmix.diagnostics.mode_search import ModeSearch
+from natmix.diagnostics.population_probes import Excess, Probes, chosen_starts
 from natmix.diagnostics.population_search import search_without_gradients
+from natmix.diagnostics.quadratic_fit import MARGIN, NARROW_MARGIN, fitted_gaussian
 from natmix.diagnostics.search_problem import SearchProblem
 
 AWAY = 12.0
@@ -128,3 +132,101 @@ def test_an_executor():
 def test_an_unbounded_density_ends():
     found, _ = searched(lambda x: -2.5 * np.log(np.sum((x - AWAY) ** 2, axis=1)), 0.0, 2000)
     assert found.evaluations <= 2000
+
+
+# Probes -------------------------------------------------------------------------------------------
+
+
+def log_student(x, mean=0.0, dof=5.0):
+    return -0.5 * (dof + x.shape[1]) * np.log1p(np.sum((x - mean) ** 2, axis=1) / dof)
+
+
+STUDENT_2D = -float(np.log(2 * np.pi))  # log density of Student's t at its centre in 2 dimensions
+
+
+@pytest.mark.parametrize("dim", [1, 3, 8])
+def test_a_search_that_expects_nothing_new_ends_by_itself(dim):
+    """Probes that the mixture explains are enough; no run is started."""
+    found, _ = searched(log_normal, 0.0, budget=20_000, dim=dim)
+    assert found.evaluations <= 300 * dim
+    assert found.new_mode_chance <= 0.02
+    assert found.thorough
+
+
+def test_a_mode_that_its_neighbour_hides_from_afar():
+    """Two heavy-tailed modes are 40 widths apart and thousands from the third; one of the two is missing."""
+    means = np.array([[0.0, 0.0], [3000.0, 1000.0], [3040.0, 1000.0]])
+
+    def three(x):
+        each = [log_student(x, mean) for mean in means]
+        return np.logaddexp.reduce(each) + STUDENT_2D - np.log(3)
+
+    scales = np.array([0.4, 0.8, 1.4, 3.5])  # these Gaussians together are about Student's t
+    known = Mixture.full(
+        np.ones(8) / 8, np.repeat(means[:2], 4, axis=0), np.tile(scales[:, None, None] * np.eye(2), (2, 1, 1))
+    )
+    for seed in range(3):
+        target = HostTarget(three, 2, batched=True)
+        problem = SearchProblem(known, target, one(), float(np.log(2 / 3)), jax.random.key(seed), 20_000)
+        found = search_without_gradients(problem)
+        assert min(np.linalg.norm(m.position - means[2]) for m in found.missed) < 2
+        assert found.evaluations <= 20_000
+
+
+def test_what_explains_a_probe():
+    known = KnownModes(one(), LOG_HALF)
+    x = np.concatenate([np.random.default_rng(0).normal(size=(50, 2)), [[AWAY - 3, AWAY - 3], [-30.0, 0.0]]])
+    exact = Excess(known, x, both(x), 1e-16)
+    assert exact.open.tolist() == [False] * 50 + [True, False]
+    assert np.argmax(exact.ratio) == 50
+    # In the far field a covariance that is off by 5% is no sign of another mode.
+    wide = Excess(known, x, both(x) + 0.05 * 0.5 * np.sum(x**2, axis=1), 1e-16)
+    assert not wide.open[51]
+    # Rounding is none either.
+    assert not Excess(known, x, both(x) + np.where(np.arange(52) == 51, 60.0, 0), 0.01).open[51]
+
+
+def test_probes_are_spread_around_region_modes_and_all_of_them():
+    rng = np.random.default_rng(0)
+    mixture = Mixture.full([0.5, 0.5], [[0.0, 0.0], [AWAY, AWAY]], np.stack([np.eye(2)] * 2))
+    known = KnownModes(mixture, 0.0)
+    x, covariances, near = Probes(one(), mixture, rng).drawn(3000, known.ellipses())
+    assert near.mean() == pytest.approx(1 / 3, abs=0.05)
+    widths = np.sqrt(covariances[near][:, 0, 0])
+    assert set(np.round(widths)) == {3, 10, 30}
+    nearest = np.min([np.linalg.norm(x - m, axis=1) for m in ([0, 0], [AWAY, AWAY])], axis=0)
+    assert (nearest[near] < 150).all()
+    assert nearest[~near].max() > 150
+
+
+def test_half_of_the_starts_are_the_best_ones():
+    x = np.repeat(np.arange(20.0), 2).reshape(20, 2) * 10
+    x = np.concatenate([x, x + 1])
+    log_p = np.concatenate([np.zeros(20), np.full(20, -1.0)])
+    log_p[20:] -= np.arange(20)
+    ratio = np.arange(40.0)
+    chosen = chosen_starts(x, log_p, ratio, 4, np.random.default_rng(0))
+    assert len(chosen) == len(set(chosen.tolist())) == 4
+    assert {18, 19} <= set(chosen.tolist())
+    assert chosen_starts(x[:2], log_p[:2], ratio[:2], 4, np.random.default_rng(0)).tolist() == [1, 0]
+
+
+def test_a_search_that_still_expects_new_modes_is_not_thorough():
+    few = ModeSearch((), 1, 20, 100, (20,), "population")
+    assert few.ended_early
+    assert not few.thorough
+    assert ModeSearch((), 1, 200, 100, (200,), "population").thorough
+    assert few._replace(method="L-BFGS").thorough
+
+
+def test_the_narrow_margin_is_for_heavy_tails():
+    x = np.random.default_rng(0).normal(size=(190, 2)) * np.repeat([1.0, 10.0], [40, 150])[:, None]
+    spread = [
+        np.trace(fitted_gaussian(x, log_student(x), x[0], np.eye(2), m)[1]) for m in (MARGIN, NARROW_MARGIN)
+    ]
+    assert spread[1] < 0.5 * spread[0]
+    x /= 4
+    for margin in (MARGIN, NARROW_MARGIN):
+        mean, covariance = fitted_gaussian(x, log_normal(x), x[0], np.eye(2), margin)
+        np.testing.assert_allclose(mean, 0, atol=1e-6)
+        np.testing.assert_allclose(covariance, np.eye(2), atol=1e-6)

@@ -21,6 +21,8 @@ from natmix.engine.verifier import (
     MIN_EVALUATIONS,
     RESERVED_SHARE,
     SEARCH_EVALUATIONS,
+    VALUES_EVALUATIONS,
+    VALUES_MODE_EVALUATIONS,
     Verifier,
     tail_scales,
 )
@@ -147,6 +149,23 @@ def test_evaluations_are_counted_and_limits_kept(most, gradients):
     if most == 30_000:
         assert result.verification.repairs
         assert len(result.diagnosis.modes) == 2
+
+
+def test_without_gradients_a_search_may_take_so_much_for_every_mode():
+    target = JaxTarget(two, 2, values_only=True)
+    far = jnp.array([[0.0, 0.0], [60.0, 0.0], [0.0, 60.0], [60.0, 60.0]])
+
+    def four(x):
+        return jax.nn.logsumexp(-0.5 * jnp.sum((x - far) ** 2, axis=1))
+
+    for function, modes in ((target, 2), (JaxTarget(four, 2, values_only=True), 4)):
+        result = natmix.fit(function, max_evaluations=30_000, progress=False)
+        assert len(result.diagnosis.modes) == modes
+        assert result.diagnosis.verdict == "trust"
+        assert result.counts.evaluations <= 30_000
+        search = result.verification.mode_search
+        assert search.new_mode_chance <= 0.02
+        assert search.evaluations <= VALUES_EVALUATIONS + VALUES_MODE_EVALUATIONS * (modes - 1)
 
 
 def test_an_algorithm_with_fixed_components_says_why_it_cannot_repair():

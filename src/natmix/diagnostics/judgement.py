@@ -122,7 +122,8 @@ def judge(
         return Judgement("unsearched", (good,))
     if not search.thorough:
         few = f"reached {search.seldom} of {len(search.hits)} known modes seldom or never"
-        return Judgement("unsearched", (good, f"The mode search {few}: it may have missed others."))
+        why = "ended with too few evaluations" if search.ended_early else few
+        return Judgement("unsearched", (good, f"The mode search {why}: it may have missed others."))
     if not search.covers_narrow_modes:
         return Judgement("unsearched", (good, _narrow_modes(search)))
     hidden = evidence.deep_tail.hidden_at_most

@@ -1,5 +1,6 @@
 """The modes that a search knows: those of the mixture, and those found outside of it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,8 @@ class KnownModes:
         hits: how many runs and probes ended in each mode, by its number.
         run_hits: the same for runs alone.
         dof: degrees of freedom of the tails, by the last points of `explain_with_tails`.
+        labels: the mode of each of the mixture's components.
+        own: the number of the mixture's modes.
     """
 
     def __init__(self, mixture: Mixture, log_evidence: float, narrow: float = 0.0) -> None:
@@ -76,18 +79,22 @@ class KnownModes:
         self._mixture, self._log_evidence = mixture, log_evidence
         self._density = HostDensity(mixture)
         self._ends: list[tuple[PathGaussian, int]] = []
-        self._labels = mode_labels(mixture)
-        self._own = int(self._labels.max()) + 1
+        self.labels = mode_labels(mixture)
+        self.own = int(self.labels.max()) + 1
         weights = np.asarray(mixture.weights, float)
-        heaviest = [np.argmax(np.where(self._labels == m, weights, -1)) for m in range(self._own)]
+        heaviest = [np.argmax(np.where(self.labels == m, weights, -1)) for m in range(self.own)]
         self._centres = np.asarray(mixture.means, float)[heaviest]
-        self._own_shares = np.bincount(self._labels, weights) / weights.sum()
-        self._own_ellipses = _moments(mixture, self._labels)
+        self._own_shares = np.bincount(self.labels, weights) / weights.sum()
+        self._own_ellipses = _moments(mixture, self.labels)
 
     @property
     def centres(self) -> Float[np.ndarray, "M D"]:
         """Of all modes: the mean of the heaviest component, or of the Gaussian."""
         return np.concatenate([self._centres, *(o.gaussian.mean[None] for o in self.outside)])
+
+    def outside_are(self, gaussians: Sequence[PathGaussian]) -> None:
+        """Let these be the modes outside of the mixture, for `explain` and `explain_with_tails`."""
+        self.outside = [_Outside(gaussian, np.nan) for gaussian in gaussians]
 
     def hit(self, mode: int, times: int = 1) -> None:
         """Count runs or probes that ended in a mode."""
@@ -101,11 +108,11 @@ class KnownModes:
             rows = slice(i, i + step)
             joint = self._density.log_joint(x[rows])
             log_q[rows] = scipy.special.logsumexp(joint, axis=1)
-            mode[rows] = self._labels[np.argmax(joint, axis=1)]
+            mode[rows] = self.labels[np.argmax(joint, axis=1)]
         for number in range(len(self.outside)):
             gaussian = self.outside[number].gaussian
             log_n = gaussian.elbo - self._log_evidence + _log_normal(x, gaussian)
-            mode = np.where(log_n > log_q, self._own + number, mode)
+            mode = np.where(log_n > log_q, self.own + number, mode)
             log_q = np.logaddexp(log_q, log_n)
         return log_q, mode
 
@@ -195,7 +202,7 @@ class KnownModes:
             if step @ np.linalg.solve(gaussian.covariance, step) <= _SAME_END:
                 return number
         inside = (i for i, o in enumerate(self.outside) if in_mode(x, o.gaussian))
-        return next((self._own + i for i in inside), None)
+        return next((self.own + i for i in inside), None)
 
     def add(self, gaussian: PathGaussian, log_density: float, end: Float[np.ndarray, " D"]) -> int:
         """The number of the mode of a Gaussian that a run has found; it may be a new one.
@@ -218,9 +225,9 @@ class KnownModes:
             if in_mode(gaussian.mean, o.gaussian):
                 if gaussian.elbo > o.gaussian.elbo:
                     self.outside[i] = _Outside(gaussian, log_density)
-                return self._own + i
+                return self.own + i
         self.outside.append(_Outside(gaussian, log_density))
-        return self._own + len(self.outside) - 1
+        return self.own + len(self.outside) - 1
 
     def missed(self) -> tuple[MissedMode, ...]:
         """Modes outside of the mixture with at least a hundredth of the total mass, the largest first."""

@@ -44,6 +44,8 @@ _NEW_MODE = 0.035
 
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
+_LIKELY = 0.05
+"""Without gradients the chance that another starting point leads to a new mode must also be at most this."""
 NARROW_WIDTH, MANY_PROBES = 0.08, 30_000
 """And if it has looked for modes down to that width, relative to their neighbour, or where that takes more
 probes than these, down to the width that these cover: in five dimensions 0.23, in thirty hardly any."""
@@ -67,7 +69,8 @@ class ModeSearch(NamedTuple):
     Attributes:
         missed: modes that the mixture does not cover, the largest first.
         found: the number of distinct modes found, covered and missed.
-        runs: the number of finished runs: of L-BFGS, or of a population without gradients.
+        runs: the number of finished runs of L-BFGS. Without gradients the number of starting points of which
+            it is known where a run from there ends.
         evaluations: of the target (values and gradients; a Hessian counts as D).
         hits: how many runs and probes ended in each known mode, found now or before; modes below a hundredth
             of the mass do not count, nor do narrow ones next to a wider one, which few runs can reach.
@@ -118,7 +121,12 @@ class ModeSearch(NamedTuple):
     @property
     def thorough(self) -> bool:
         """Whether it has reached nearly all known modes several times, so that it would reach others."""
-        return self.seldom <= _TOLERATED_UNREACHED * len(self.hits)
+        return not self.ended_early and self.seldom <= _TOLERATED_UNREACHED * len(self.hits)
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether a search without gradients ended while it still expected new modes."""
+        return self.method == "population" and self.new_mode_chance > _LIKELY
 
     @property
     def covers_narrow_modes(self) -> bool:

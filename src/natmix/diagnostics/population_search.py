@@ -1,9 +1,11 @@
 """Search for modes that the mixture does not cover, for a target without gradients.
 
-The search alternates between candidates and runs. Candidates are spread over the initial region and over the
-mixture, made wider. Those that are higher than their neighbours start runs of CMA-ES (`evolution`), all in
-lockstep. A run ends early where the mixture explains the density. At the end of the others a Gaussian is
-fitted to the values, and importance sampling tells how much mass it has that the mixture lacks.
+The search goes in rounds, each twice as long as the one before. A round begins with probes, single
+evaluations at points spread over the initial region and around the known modes (`population_probes`). Where a
+known mode explains the density a run would end in that mode. Some of the other probes start runs of CMA-ES
+(`evolution`), all in lockstep. A run ends early where the mixture explains the density. At the end of the
+others a Gaussian is fitted to the values, and importance sampling tells how much mass it has that the mixture
+lacks. The search ends with a round that has found nothing new, once every known mode was reached often.
 """
 
 import contextlib
@@ -11,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from natmix.diagnostics.evolution import Runs, next_generation, settings, start_runs
 from natmix.diagnostics.host_density import HostDensity
-from natmix.diagnostics.known_modes import MissedMode
+from natmix.diagnostics.known_modes import KnownModes, MissedMode
 from natmix.diagnostics.look_back import (
     UNEXPLAINED,
     components_for_points,
@@ -23,37 +25,36 @@ from natmix.diagnostics.look_back import (
     unexplained_points,
 )
 from natmix.diagnostics.mode_search import ModeSearch
-from natmix.diagnostics.modes import mode_labels
-from natmix.diagnostics.quadratic_fit import fitted_gaussian
+from natmix.diagnostics.population_probes import Excess, Probes, chosen_starts
+from natmix.diagnostics.quadratic_fit import MARGIN, NARROW_MARGIN, fitted_gaussian
 from natmix.diagnostics.search_problem import SearchProblem
-from natmix.diagnostics.search_starts import REACH, reach
+from natmix.diagnostics.search_starts import REACH
 from natmix.initialization.evaluator import BudgetSpentError
+from natmix.initialization.pathfinder import PathGaussian
 from natmix.kernels.threads import single_threaded_blas
 
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
-_SPREAD = (1.0, 3.0, 10.0)
-"""Candidates are also drawn from a Gaussian with the mixture's moments, made so many times as wide."""
-_AROUND = (10.0, 30.0)
-"""And from single components, made so many times as wide."""
-_CANDIDATE_SHARE = 0.2
-"""Of the evaluations."""
-_RUN_COST = 50
-"""About the evaluations of a run, per dimension."""
+_PROBES = 100
+"""In the first round, per dimension."""
+_PROBED_SHARE = 0.25
+"""Of the evaluations left, at most, in one round."""
 _RUNS_AT_ONCE = 8
+"""Runs in lockstep, and the most of them in the first round."""
+_MAX_ROUND = 16
+"""A round has at most so many times the probes and runs of the first one."""
 _FIRST_STEPS = 0.3
 """Standard deviation of a run's first steps, relative to the Gaussian that its start was drawn from."""
 _EXPLAINED = 1.0
 """A run ends where log p - log Z and log q differ by no more than this, in nats."""
 _DRAWS = 48
-"""Samples of a Gaussian, to refine it and once more to estimate its mass."""
+"""Samples of a Gaussian, for its ELBO and its mass; three are compared at the end of a run."""
 _SEEN_MODES, _SEEN_POINTS = 16, 3
 """At most so many Gaussians for points already evaluated; from so many such points on these count as missed
 even if there is no evaluation left to check them."""
-_ENOUGH = 0.01
-"""The search ends when the chance that another run finds a new mode is below this."""
-_HEAVY = 3.0
-"""Degrees of freedom of the mixture's heavy-tailed version, with which candidates are compared."""
+_ENOUGH, _OFTEN = 0.02, 10
+"""The search ends when the chance that another starting point leads to a new mode is below this, and every
+known mode with a hundredth of the mass was reached so often."""
 _QUANTILE_DRAWS = 500
 _BETWEEN = np.array([0.25, 0.5, 0.75, 1.0])
 """Points on the line from the end of a run to a mode."""
@@ -91,19 +92,20 @@ def search_without_gradients(
 class _PopulationSearch:
     def __init__(self, problem: SearchProblem) -> None:
         mixture = problem.mixture
-        self._mixture, self._log_z, self._region = mixture, problem.log_evidence, problem.region
+        self._mixture, self._log_z = mixture, problem.log_evidence
         self._rng, self.evaluator = problem.rng(), problem.evaluator()
         self._q = HostDensity(mixture)
-        self._labels = mode_labels(mixture)
+        self._known = KnownModes(mixture, problem.log_evidence)
+        self._probes = Probes(problem.region, mixture, self._rng)
         own = np.asarray(mixture.sample(_QUANTILE_DRAWS, key=problem.key), float)
         self._low, self._typical = np.quantile(self._q.log_prob(own), (0.01, 0.05))
         self._points: list[tuple[np.ndarray, np.ndarray]] = []
         self._modes: list[_Mode] = []
-        self._hits: list[int] = []
+        self._hits: list[float] = []
         self._negligible: list[_Mode] = []
-        self._covered: dict[int, int] = {}
+        self._covered: dict[int, float] = {}
         self._unchecked: list[MissedMode] = []
-        self._runs, self._reach = 0, max(REACH)
+        self._trials, self._reach, self._dof = 0.0, max(REACH), np.inf
 
     # The parts of the search --------------------------------------------------------------------
 
@@ -134,18 +136,17 @@ class _PopulationSearch:
         self._run(starts, values, covariances, from_seen=True)
 
     def search(self) -> None:
-        """Rounds of candidates and runs, until the budget is spent or nothing new is to be expected."""
-        D = self._mixture.dim
-        while self.result().new_mode_chance > _ENOUGH:
-            budget = min(self.evaluator.remaining, _RUNS_AT_ONCE * _RUN_COST * D / (1 - _CANDIDATE_SHARE))
-            n = int(max(1, min(self.evaluator.remaining, _CANDIDATE_SHARE * budget)))
-            x, covariances = self._candidates(n)
-            log_p = self._log_density(x)
-            runs = max(1, round((budget - n) / (_RUN_COST * D)))
-            chosen = self._starts(x, log_p, runs)
-            if not chosen.size:
-                continue
-            self._run(x[chosen], log_p[chosen], _FIRST_STEPS**2 * covariances[chosen])
+        """Rounds of probes and runs, until nothing new is to be expected or the budget is spent."""
+        length = 1
+        while True:
+            before = len(self._modes)
+            self._round(length * _PROBES * self._mixture.dim, length * _RUNS_AT_ONCE)
+            found = self.result()
+            # What is missed will be added, and searched around again.
+            often = bool(found.missed) or min(found.hits, default=0) >= _OFTEN
+            if len(self._modes) == before and often and found.new_mode_chance <= _ENOUGH:
+                return
+            length = min(2 * length, _MAX_ROUND)
 
     def result(self) -> ModeSearch:
         """What has been found so far."""
@@ -156,63 +157,70 @@ class _PopulationSearch:
             MissedMode(m.mean, float(np.exp(m.log_mass - total)), m.deficit, m.covariance) for m in missed
         ]
         modes += [m for m in unchecked if m.share >= _MIN_SHARE]
-        shares = np.bincount(self._labels, np.asarray(self._mixture.weights, float))
-        own = (self._covered.get(int(label), 0) for label in np.flatnonzero(shares >= _MIN_SHARE))
-        hits = (*own, *(h for h in self._hits if h))
+        shares = np.bincount(self._known.labels, np.asarray(self._mixture.weights, float))
+        own = [self._covered.get(int(label), 0.0) for label in np.flatnonzero(shares >= _MIN_SHARE)]
+        hits = np.array([*own, *(h for h in self._hits if h)])
         return ModeSearch(
             tuple(sorted(modes, key=lambda m: -m.share)),
             len(self._covered) + len(modes),
-            self._runs,
+            int(np.ceil(self._trials)),
             self.evaluator.evaluations,
-            hits,
+            tuple(int(h) for h in np.round(hits)),
             "population",
+            once=int(np.sum((hits > 0) & (hits < 2))),
+            trials=int(np.ceil(self._trials)),
             reach=self._reach,
+            dof=self._dof,
         )
 
-    # Candidates ---------------------------------------------------------------------------------
+    # Probes -------------------------------------------------------------------------------------
 
-    def _candidates(self, n: int) -> tuple[Float[np.ndarray, "n D"], Float[np.ndarray, "n D D"]]:
-        """Points from Gaussians of many widths, and the covariances of these."""
-        sources = [(self._region.means[0], self._region.covariances[0], r) for r in self._factors()]
-        sources += [(self._mixture.mean(), self._mixture.covariance(), r) for r in _SPREAD]
-        present = np.flatnonzero(np.asarray(self._mixture.exists))
-        for r in _AROUND:
-            k = self._rng.choice(present)
-            sources.append((self._mixture.means[k], self._mixture.covariances[k], r))
-        means = np.stack([np.asarray(m, float) for m, _, _ in sources])
-        covariances = np.stack([r**2 * np.asarray(C, float) for _, C, r in sources])
-        of = (np.arange(n) + self._rng.integers(len(sources))) % len(sources)
-        L = np.linalg.cholesky(covariances)
-        noise = self._rng.normal(size=(n, means.shape[1]))
-        return means[of] + np.einsum("nij,nj->ni", L[of], noise), covariances[of]
+    def _round(self, probes: int, runs: int) -> None:
+        """Probes, and runs from those that no known mode explains, in batches."""
+        n = int(min(probes, max(1, _PROBED_SHARE * self.evaluator.remaining)))
+        self._reach = max(self._reach, *self._probes.reach(self._known.centres))
+        x, covariances, near = self._probes.drawn(n, self._known.ellipses())
+        log_p = self._log_density(x)
+        now = self._excess(x, log_p)
+        unexplained, self._dof = int(now.open.sum()), self._known.dof
+        followed = np.zeros(n, bool)
+        try:
+            for _ in range(0, runs, _RUNS_AT_ONCE):
+                left = np.flatnonzero(now.open & ~followed)
+                if not left.size:
+                    return
+                chosen = chosen_starts(x[left], log_p[left], now.ratio[left], _RUNS_AT_ONCE, self._rng)
+                followed[left[chosen]] = True
+                self._run(x[left[chosen]], log_p[left[chosen]], _FIRST_STEPS**2 * covariances[left[chosen]])
+                now = self._excess(x, log_p)
+        finally:
+            self._count(self._excess(x, log_p), np.isfinite(log_p) & ~followed, near, unexplained)
 
-    def _factors(self) -> tuple[float, ...]:
-        """How many times as wide as the region candidates are spread."""
-        present = np.asarray(self._mixture.means, float)[np.asarray(self._mixture.exists)]
-        factors = reach(self._region, np.concatenate([present, *(m.mean[None] for m in self._modes)]))
-        self._reach = max(self._reach, *factors)
-        return factors
+    def _excess(self, x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"]) -> Excess:
+        return Excess(self._known, x, log_p, float(np.finfo(self._mixture.dtype).eps))
 
-    def _starts(
-        self, x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"], most: int
-    ) -> Int[np.ndarray, " M"]:
-        """Candidates that are higher than their neighbours, most of them where the mixture is too low."""
-        joint = self._q.log_joint(x)
-        finite = np.isfinite(log_p)
-        explained = finite & self._explained(log_p, joint)
-        for group in (np.flatnonzero(explained), np.flatnonzero(finite & ~explained)):
-            peaks = group[_local_peaks(self._whitened(x[group]), log_p[group])]
-            if group.size and explained[group[0]]:
-                for i in peaks:
-                    self._hit_covered(joint[i])
-        score = log_p[peaks] - self._q.heavy_log_prob(x[peaks], _HEAVY)
-        best = peaks[np.argsort(-score, kind="stable")]
-        half = (most + 1) // 2
-        others = self._rng.permutation(best[half:])[: most - half]
-        return np.concatenate([best[:half], others]).astype(int)
+    def _count(
+        self, now: Excess, usable: Bool[np.ndarray, " N"], near: Bool[np.ndarray, " N"], unexplained: int
+    ) -> None:
+        """Count probes that are explained by the end of a round like runs that ended there.
 
-    def _whitened(self, x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
-        return x / np.sqrt(np.diag(np.asarray(self._region.covariances[0], float)))
+        If some were never explained, nor followed by a run, then only as large a share of these counts as was
+        settled of the unexplained ones. Those around single modes do not count: most end in their own mode.
+        """
+        left = int(np.sum(now.open & usable))
+        settled = 1.0 if not left else max(0.0, 1 - left / max(unexplained, left))
+        explained = now.mode[usable & ~now.open & ~near]
+        for number, times in zip(*np.unique(explained, return_counts=True), strict=True):
+            if settled > 0:
+                self._hit(int(number), settled * int(times))
+
+    def _hit(self, number: int, times: float = 1.0) -> None:
+        """Count starting points that lead to a known mode."""
+        self._trials += times
+        if number < self._known.own:
+            self._covered[number] = self._covered.get(number, 0.0) + times
+        else:
+            self._hits[number - self._known.own] += times
 
     # Runs ---------------------------------------------------------------------------------------
 
@@ -224,7 +232,7 @@ class _PopulationSearch:
         from_seen: bool = False,
     ) -> None:
         runs = start_runs(x, log_p, covariance)
-        size, reserve = settings(x.shape[1]).size, 2 * _DRAWS + 2 + len(_BETWEEN)
+        size, reserve = settings(x.shape[1]).size, 3 * (_DRAWS + 1) + len(_BETWEEN)
         while len(runs.best):
             affordable = int((self.evaluator.remaining - reserve) // size)
             if affordable < 1:
@@ -245,11 +253,10 @@ class _PopulationSearch:
             if covered[r]:
                 self._hit_covered(joint[r])
             elif inside and (settled[r] or not from_seen):
-                self._hits[inside[0]] += 1
-                self._runs += 1
+                self._hit(self._known.own + inside[0])
                 ended[r] = True
             elif any(_inside(runs.best[r], m) for m in self._negligible):
-                self._runs += 1
+                self._trials += 1
                 ended[r] = True
             elif settled[r]:
                 self._settle(runs.best[r], runs.best_value[r], runs.sigma[r] ** 2 * runs.C[r])
@@ -268,25 +275,22 @@ class _PopulationSearch:
         """A Gaussian at the end of a run, which is a missed mode if it has the mass."""
         same = self._connected(x, log_p)
         if same is not None:
-            self._hits[same] += 1
-            self._runs += 1
+            self._hit(self._known.own + same)
             return
-        first = self._fitted(x, C)
-        log_mass, deficit, elbo = self._missing_mass(*first)
-        mode = _Mode(*first, log_mass, deficit)
-        refined = self._fitted(x, mode.covariance)
-        log_mass, deficit, refined_elbo = self._missing_mass(*refined)
-        if refined_elbo >= elbo:
-            mode = _Mode(*refined, log_mass, deficit)
-        self._runs += 1
+        mode, best = _Mode(x, C, -np.inf, -np.inf), -np.inf
+        for margin in (MARGIN, MARGIN, NARROW_MARGIN):
+            mean, covariance = self._fitted(x, mode.covariance, margin)
+            log_mass, deficit, elbo = self._missing_mass(mean, covariance)
+            if elbo >= best:
+                mode, best = _Mode(mean, covariance, log_mass, deficit), elbo
         if self._share(mode.log_mass) >= _MIN_SHARE and mode.deficit > UNEXPLAINED:
             self._add(mode)
-            self._hits[-1] = 1
+            self._hit(self._known.own + len(self._modes) - 1)
         elif mode.deficit <= UNEXPLAINED:
-            self._runs -= 1
             self._hit_covered(self._q.log_joint(mode.mean[None])[0])
         else:
             self._negligible.append(mode)
+            self._trials += 1
 
     def _connected(self, x: Float[np.ndarray, " D"], log_p: float) -> int | None:
         """The nearest missed mode, if there is no dip in density on the line to it."""
@@ -301,11 +305,12 @@ class _PopulationSearch:
         return nearest if between[:-1].min() >= min(log_p, between[-1]) - np.log(2) else None
 
     def _fitted(
-        self, x: Float[np.ndarray, " D"], C: Float[np.ndarray, "D D"]
+        self, x: Float[np.ndarray, " D"], C: Float[np.ndarray, "D D"], margin: float
     ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
+        """By the points that the mixture does not explain: others may lie in a mode that it has."""
         points = np.concatenate([p for p, _ in self._points])
         values = np.concatenate([v for _, v in self._points])
-        return fitted_gaussian(points, values, x, C)
+        return fitted_gaussian(points, values, x, C, margin) if len(points) else (x, C)
 
     def _missing_mass(
         self, mean: Float[np.ndarray, " D"], covariance: Float[np.ndarray, "D D"]
@@ -334,11 +339,11 @@ class _PopulationSearch:
         hits = sum(self._hits) - sum(self._hits[i] for i in kept)
         self._modes = [*(self._modes[i] for i in kept), mode]
         self._hits = [*(self._hits[i] for i in kept), hits]
+        gaussians = [PathGaussian(m.mean, m.covariance, m.log_mass) for m in self._modes]
+        self._known.outside_are(gaussians)
 
     def _hit_covered(self, joint: Float[np.ndarray, " K"]) -> None:
-        label = int(self._labels[np.argmax(joint)])
-        self._covered[label] = self._covered.get(label, 0) + 1
-        self._runs += 1
+        self._hit(int(self._known.labels[np.argmax(joint)]))
 
     def _explained(
         self, log_p: Float[np.ndarray, " N"], joint: Float[np.ndarray, "N K"]
@@ -356,21 +361,9 @@ class _PopulationSearch:
         """Log densities; one that is not finite counts as -inf."""
         log_p = self.evaluator.log_density(x)
         log_p = np.where(np.isfinite(log_p), log_p, -np.inf)
-        self._points.append((x, log_p))
+        new = log_p - self._log_z - self._q.log_prob(x) > UNEXPLAINED
+        self._points.append((x[new], log_p[new]))
         return log_p
-
-
-def _local_peaks(x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
-    """The points that are higher than their D + 1 nearest neighbours."""
-    N, D = x.shape
-    if N <= 2:
-        return np.arange(N)
-    squared = np.sum(x**2, axis=1)
-    distance = squared[:, None] + squared - 2 * x @ x.T
-    np.fill_diagonal(distance, np.inf)
-    k = min(D + 1, N - 1)
-    nearest = np.argpartition(distance, k - 1, axis=1)[:, :k]
-    return np.flatnonzero(log_p >= log_p[nearest].max(axis=1))
 
 
 def _inside(x: Float[np.ndarray, " D"], mode: _Mode) -> bool:

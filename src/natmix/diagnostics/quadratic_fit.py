@@ -3,8 +3,9 @@
 import numpy as np
 from jaxtyping import Float
 
-_MARGIN = 10.0
-"""Points count whose log density is below the highest by at most D plus so many nats."""
+MARGIN, NARROW_MARGIN = 10.0, 3.0
+"""Points count whose log density is below the highest by at most D plus so many nats; with heavy tails points
+within the first margin are far from the maximum."""
 _PER_PARAMETER, _MOST_PER_PARAMETER, _MOST = 1.3, 4, 200
 """Points per parameter of the quadratic function, at least and at most; in all, at most `_MOST` or more."""
 
@@ -14,6 +15,7 @@ def fitted_gaussian(
     log_p: Float[np.ndarray, " N"],
     centre: Float[np.ndarray, " D"],
     C: Float[np.ndarray, "D D"],
+    margin: float = MARGIN,
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
     """Mean and covariance, from the points nearest to ``centre`` in the metric of ``C``.
 
@@ -26,7 +28,7 @@ def fitted_gaussian(
     distance = np.sum(z**2, axis=1)
     nearest = np.argsort(distance, kind="stable")[: max(_MOST, _MOST_PER_PARAMETER * parameters)]
     height = log_p[nearest].max()
-    kept = nearest[np.isfinite(log_p[nearest]) & (log_p[nearest] > height - D - _MARGIN)]
+    kept = nearest[np.isfinite(log_p[nearest]) & (log_p[nearest] > height - D - margin)]
     z, f = z[kept], log_p[kept] - height
     if len(kept) < D + 3:
         return centre, L @ L.T

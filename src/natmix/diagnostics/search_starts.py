@@ -61,10 +61,18 @@ def probes(
 def _samples(
     centres: Float[np.ndarray, "M D"], widths: Float[np.ndarray, " n"], rng: np.random.Generator
 ) -> Float[np.ndarray, "n D"]:
+    mean, covariance = gaussian_of_modes(centres)
+    L = np.linalg.cholesky(covariance)
+    return mean + widths[:, None] * (rng.normal(size=(len(widths), len(mean))) @ L.T)
+
+
+def gaussian_of_modes(
+    centres: Float[np.ndarray, "M D"],
+) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
+    """Mean and covariance of the centres of at least two modes, the covariance shrunk."""
     M, D = centres.shape
     centred = centres - centres.mean(axis=0)
     covariance = centred.T @ centred / M
     isotropic = np.trace(covariance) / D * np.eye(D)
     share = float(np.clip((_MANY - M / D) / (_MANY - 1), _MIN_SHRINKAGE, 1.0))
-    L = np.linalg.cholesky((1 - share) * covariance + share * isotropic)
-    return centres.mean(axis=0) + widths[:, None] * (rng.normal(size=(len(widths), D)) @ L.T)
+    return centres.mean(axis=0), (1 - share) * covariance + share * isotropic

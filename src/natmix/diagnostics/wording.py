@@ -85,7 +85,7 @@ def _search_lines(d: "Diagnosis") -> list[str]:
         far = f"from up to {search.reach:,.0f} widths of the initial region away"
         made = f"{counted(search.runs, 'L-BFGS run')}, {far},"
     else:
-        made = f"{counted(search.runs, f'{search.method} run')}"
+        made = f"a {search.method} search from {counted(search.runs, 'starting point')}"
     lines = [
         f"  mode search  {made} found {counted(search.found, 'mode')}, {missed} of them missed "
         f"({counted(search.evaluations, 'evaluation')})"

@@ -41,11 +41,13 @@ mixtures that were repaired then do not count."""
 SEARCH_EVALUATIONS, OUTSIDE_EVALUATIONS = 60_000, 20_000
 """The search of an accurate fit may take so many, or half of what is left of ``max_evaluations``: such a fit
 is too short for a share of it to be enough. The first is for targets inside JAX, and suffices for trust:
-rounds of L-BFGS runs, `MANY_PROBES` and chains. The second is for gradients from outside, which cost more;
-without gradients it is `MIN_EVALUATIONS`."""
+rounds of L-BFGS runs, `MANY_PROBES` and chains. The second is for gradients from outside, which cost more."""
 MODE_EVALUATIONS = 5_000
 """And so many more for each mode known beyond the first, for a target inside JAX: all of them have to be
 reached often enough to tell that there are no others."""
+VALUES_EVALUATIONS, VALUES_MODE_EVALUATIONS = 20_000, 2_000
+"""The same two without gradients. That search ends by itself when it expects nothing new, with a Gaussian or
+two after some hundred evaluations."""
 MAX_REPAIRS = 12
 """Verifications after which a fit goes on; the next one has the last word."""
 _WIDER = 1.5
@@ -179,12 +181,12 @@ class Verifier:
     @property
     def _enough(self) -> int:
         """Evaluations for the search of an accurate fit."""
+        more = 0 if self._last.mode_search is None else max(len(self._last.mode_search.hits) - 1, 0)
         if not self._target.has_gradient:
-            return MIN_EVALUATIONS
+            return VALUES_EVALUATIONS + VALUES_MODE_EVALUATIONS * more
         if not self._target.inside_jax:
             return OUTSIDE_EVALUATIONS
-        known = 0 if self._last.mode_search is None else len(self._last.mode_search.hits)
-        return SEARCH_EVALUATIONS + MODE_EVALUATIONS * max(known - 1, 0)
+        return SEARCH_EVALUATIONS + MODE_EVALUATIONS * more
 
     @property
     def _random(self) -> bool:
