@@ -19,6 +19,7 @@ from natmix.engine.verifier import (
     COST_SHARE,
     MAX_REPAIRS,
     MIN_EVALUATIONS,
+    OUTSIDE_EVALUATIONS,
     RESERVED_SHARE,
     SEARCH_EVALUATIONS,
     VALUES_EVALUATIONS,
@@ -122,6 +123,17 @@ def test_what_it_costs_at_most(repaired):
         assert counts.verification_evaluations <= SEARCH_EVALUATIONS + MIN_EVALUATIONS
     total = counts.training_evaluations + counts.elbo_evaluations + counts.verification_evaluations
     assert counts.evaluations == counts.first_evaluations + total
+
+
+@pytest.mark.parametrize(("dim", "most"), [(2, OUTSIDE_EVALUATIONS), (3, MIN_EVALUATIONS)])
+def test_gradients_from_outside_are_searched_by_a_share_unless_more_suffices_for_trust(dim, most):
+    target = natmix.HostTarget(
+        lambda x: -0.5 * np.sum(x**2, axis=1), dim, batched=True, gradient=lambda x: -x
+    )
+    result = natmix.fit(target, progress=False)
+    spent = result.counts.verification_evaluations
+    assert 0.5 * most < spent <= max(most, COST_SHARE * result.counts.evaluations)
+    assert result.diagnosis.verdict == ("trust" if dim == 2 else "unsearched")
 
 
 @pytest.mark.parametrize("gradients", [True, False])

@@ -74,6 +74,20 @@ def test_a_gaussian_is_found_whatever_its_scales():
         assert path.elbo == pytest.approx(LOG_Z, abs=1e-4)
 
 
+def test_paths_to_one_point_share_a_gaussian():
+    starts = np.stack([np.zeros(D), np.ones(D), -np.ones(D)])
+    alone, together = values(), values()
+    pathfinder(alone, starts[:1], seed=0)
+    paths = values()
+    for x in starts[1:]:
+        lbfgs_run(paths, x)
+    (found,) = pathfinder(together, starts, seed=0)
+    assert together.evaluations == alone.evaluations + paths.evaluations
+    np.testing.assert_allclose((found.mean - MEAN) / SCALES, 0, atol=1e-5)
+    apart = pathfinder(values(two, 2), np.array([[19.0, 18.0], [-19.0, -18.0], [18.0, 19.0]]), seed=0)
+    np.testing.assert_allclose([g.mean for g in apart], [[20, 20], [-20, -20]], atol=1e-4)
+
+
 def test_a_path_leads_upwards():
     v = values()
     path = lbfgs_run(v, np.zeros(D))

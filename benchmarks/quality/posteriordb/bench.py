@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from posteriordb import database
-from posteriordb.row import Row, append, read
+from posteriordb.row import PURPOSES, Row, append, read
 from posteriordb.table import markdown
 
 NATMIX, NUTS = "natmix", "NUTS"
@@ -35,8 +35,8 @@ def main() -> int:
         "--half",
         choices=HALVES,
         default="table",
-        help="the 18 posteriors of the table, or of all with reference draws every second one (development), "
-        "the others, or all",
+        help="the 18 posteriors of the table; or of all with reference draws the half that settings may be "
+        "chosen on (development, starred in the table), the other half, or all",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, default=0, help="evaluations natmix may make (0: as it wants)")
@@ -100,7 +100,7 @@ def _measured(path: Path, name: str, method: str, seed: int, limit: int, timeout
         str(seed),
         *([str(limit)] * (method == NATMIX)),
     ]
-    numbers = dict.fromkeys(("dim", "evaluations"), 0) | dict.fromkeys(
+    numbers = dict.fromkeys(("dim", "evaluations", *PURPOSES), 0) | dict.fromkeys(
         ("cpu_seconds", "wall_seconds", "mean", "sd_ratio", "quantile"), float("nan")
     )
     try:

@@ -86,8 +86,11 @@ def with_reference(root: Path) -> list[str]:
 
 
 def development(root: Path) -> list[str]:
-    """Every second one of them: settings may be chosen on these."""
-    return with_reference(root)[::2]
+    """Settings may be chosen on these: every second one of the table's, and of all others."""
+    names = with_reference(root)
+    table = [name for name in names if name in DEFAULT]
+    others = [name for name in names if name not in DEFAULT]
+    return sorted([*table[::2], *others[::2]])
 
 
 def posterior(root: Path, name: str) -> Posterior:

@@ -31,9 +31,15 @@ def main() -> None:
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     names, reference = given.reference_draws()
     found = errors(columns(result.sample(DRAWS), names), reference, given.on_log_scale)
+    counts = result.counts
     numbers = {
         "dim": model.dim,
-        "evaluations": result.counts.evaluations,
+        "evaluations": counts.evaluations,
+        "initialise": counts.first_evaluations,
+        "train": counts.training_evaluations,
+        "elbo": counts.elbo_evaluations,
+        "verify": counts.verification_evaluations,
+        "refuted": counts.refuted_evaluations,
         "cpu_seconds": cpu,
         "wall_seconds": wall,
         "verdict": str(verdict),

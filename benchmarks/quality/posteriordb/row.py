@@ -28,6 +28,11 @@ class Row:
         verdict: natmix's; what failed, if anything did.
         commit: of natmix.
         date: of the run.
+        initialise: natmix's evaluations before the first iteration.
+        train: in the iterations.
+        elbo: for the final ELBO.
+        verify: in the searches of the verdict.
+        refuted: at samples that did not confirm the accuracy.
     """
 
     posterior: str
@@ -44,6 +49,11 @@ class Row:
     verdict: str
     commit: str
     date: str
+    initialise: int = 0
+    train: int = 0
+    elbo: int = 0
+    verify: int = 0
+    refuted: int = 0
 
     @classmethod
     def read(cls, line: dict[str, str]) -> "Row":
@@ -76,6 +86,7 @@ class Row:
 
 
 FIELDS = [f.name for f in dataclasses.fields(Row)]
+PURPOSES = ("initialise", "train", "elbo", "verify", "refuted")
 
 
 def read(path: Path) -> list[Row]:

@@ -6,7 +6,7 @@ from importlib import metadata
 
 import numpy as np
 
-from posteriordb.row import Row
+from posteriordb.row import PURPOSES, Row
 
 _HEAD = (
     "| posterior | D | natmix: evaluations | CPU s | wall s | m | sd | q | verdict "
@@ -22,7 +22,8 @@ against 10,000: 0.03 is noise); sd: worst ratio of standard deviations; q: worst
 in standard deviations. Gradients of NUTS are its leapfrog steps, with those of the warm-up. CPU s and wall s
 are those of the fit with its verdict, in a new process, without Stan's compilation; of NUTS CPU s of the
 chains' processes, and wall s by what Stan says each chain took. \\*: one of the half of the posteriors that
-settings may be chosen on. Logarithms are compared for one_comp_mm_elim_abs.
+settings may be chosen on. Logarithms are compared for one_comp_mm_elim_abs. The second table says what
+natmix's evaluations were spent on; refuted: samples that did not confirm the accuracy.
 """
 
 
@@ -65,7 +66,18 @@ def _part(rows: list[Row], order: list[str], development: list[str]) -> list[str
         verdicts = ", ".join(dict.fromkeys(row.verdict for row in _of(rows, name, "natmix", failed=True)))
         cells = [f"{name}{star}", dim, *_numbers(ours), verdicts, *_numbers(theirs)]
         lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, "", *_summary(rows, names, development), ""]
+    return [*lines, "", *_summary(rows, names, development), "", *_by_purpose(rows, names), ""]
+
+
+def _by_purpose(rows: list[Row], names: list[str]) -> list[str]:
+    """What natmix's evaluations are spent on, medians over the seeds."""
+    lines = ["| posterior | initialise | train | final ELBO | searches of the verdict | refuted |"]
+    lines.append("|---|---:|---:|---:|---:|---:|")
+    for name in names:
+        if ours := _of(rows, name, "natmix"):
+            cells = [f"{_median(ours, purpose):,.0f}" for purpose in PURPOSES]
+            lines.append("| " + " | ".join([name, *cells]) + " |")
+    return lines
 
 
 def _of(rows: list[Row], name: str, method: str, failed: bool = False) -> list[Row]:

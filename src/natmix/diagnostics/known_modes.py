@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from natmix.diagnostics.host_density import HostDensity
 from natmix.diagnostics.modes import mode_labels
 from natmix.diagnostics.narrow_modes import REACH, Ellipses, cholesky
-from natmix.initialization.pathfinder import PathGaussian, in_mode
+from natmix.initialization.pathfinder import PathGaussian, in_mode, same_end
 from natmix.mixture import Mixture
 
 _MISSED_DEFICIT, _LOW_DEFICIT = np.log(20), 1.0
@@ -18,8 +18,6 @@ _MISSED_DEFICIT, _LOW_DEFICIT = np.log(20), 1.0
 and at the end of a run for that centre to be computed. Of a missed mode with a hundredth of the total mass
 2000 samples of the mixture have one or none; with 2 nats a regression's third mode counted as missed although
 the mixture's samples covered it."""
-_SAME_END = 0.01
-"""Runs end in one mode if the squared distance of their ends, in the covariance there, is below this."""
 _MIN_SHARE = 0.01
 """The smallest share of the total mass of a missed mode."""
 _MAX_PAIRS = 2**22
@@ -198,8 +196,7 @@ class KnownModes:
         if self.deficit(np.array([log_p]), log_q)[0] <= _LOW_DEFICIT:
             return int(mode[0])
         for gaussian, number in self._ends:
-            step = x - gaussian.mean
-            if step @ np.linalg.solve(gaussian.covariance, step) <= _SAME_END:
+            if same_end(x, gaussian):
                 return number
         inside = (i for i, o in enumerate(self.outside) if in_mode(x, o.gaussian))
         return next((self.own + i for i in inside), None)

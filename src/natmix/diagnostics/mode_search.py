@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
+from natmix.diagnostics.budget import EVALUATIONS_PER_RUN
 from natmix.diagnostics.known_modes import KnownModes, MissedMode
 from natmix.diagnostics.narrow_modes import covered_width, probes_near, suspicious
 from natmix.diagnostics.search_problem import SearchProblem
@@ -29,8 +30,8 @@ _PROBED_SHARE = 0.75
 """Of the evaluations left, at most: the others are for runs from what probes find."""
 _MAX_PROBES = 2**18
 """In one round."""
-_BATCH, _FOLLOWED = 64, 8
-"""L-BFGS runs at once, and those from probes that no known mode explains."""
+_BATCH, _SMALLEST_BATCH, _FOLLOWED = 64, 8, 8
+"""L-BFGS runs at once, at most and at least, and those from probes that no known mode explains."""
 _PATH_GAUSSIANS = 8
 """Gaussians that are compared along a path, beside the Laplace approximation at its end."""
 _MAX_ROUND = 16
@@ -176,6 +177,7 @@ class _LbfgsSearch:
         )
         self._region, self._reach = problem.region, max(REACH)
         self._runs = self._trials = self._near_probes = 0
+        self._per_run = float(EVALUATIONS_PER_RUN)
         self._explained_share = 0.0
         self._covered, self._narrow_goal = 1.0, NARROW_WIDTH
 
@@ -243,13 +245,23 @@ class _LbfgsSearch:
     ) -> None:
         """An L-BFGS run from every point."""
         steps = np.ones(len(points)) if first_steps is None else first_steps
-        for i in range(0, len(points), _BATCH):
-            paths = lbfgs_runs(self.evaluator, points[i : i + _BATCH], steps[i : i + _BATCH])
+        start = 0
+        while start < len(points):
+            end = start + self._batch()
+            before = self.evaluator.evaluations
+            paths = lbfgs_runs(self.evaluator, points[start:end], steps[start:end])
+            self._per_run = (self.evaluator.evaluations - before) / len(paths)
             for path in paths:
                 if path.finished:
                     self._take(path)
             if not all(path.finished for path in paths):
                 raise BudgetSpentError
+            start = end
+
+    def _batch(self) -> int:
+        """How many runs to make at once: no more than half of what is left suffices for, or few would end."""
+        most = self.evaluator.remaining / (2 * max(self._per_run, 1.0))
+        return int(np.clip(most, _SMALLEST_BATCH, _BATCH))
 
     def _take(self, path: LbfgsPath) -> None:
         """Count a run in the mode where it ended."""

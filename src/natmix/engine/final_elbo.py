@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from natmix.checks import as_int
+from natmix.engine.accuracy import MIN_SAMPLES
 from natmix.engine.single_run import SingleRun
 
 ELBO_SAMPLES = 2000
@@ -38,13 +39,14 @@ class FinalElbo:
         share = ELBO_SAMPLES if self.max_evaluations is None else self.max_evaluations // 10
         return min(ELBO_SAMPLES, max(share, 1))
 
-    def samples_after(self, run: SingleRun, inside_jax: bool, interrupted: bool) -> int:
+    def samples_after(self, run: SingleRun, inside_jax: bool, interrupted: bool, judged: bool = False) -> int:
         """Samples after this run: fewer for a target outside JAX, which may be slow.
 
-        After a run that ended by ``max_evaluations`` they are all that were set aside: nothing else can use
-        them.
+        If they are ``judged``, they are enough for that as soon as a fifth of the evaluations is. After a run
+        that ended by ``max_evaluations`` they are all that were set aside: nothing else can use them.
         """
-        n = ELBO_SAMPLES if inside_jax else int(np.clip(run.evaluations // 20, 100, ELBO_SAMPLES))
+        share = max(run.evaluations // 20, min(run.evaluations // 5, MIN_SAMPLES) if judged else 0)
+        n = ELBO_SAMPLES if inside_jax else int(np.clip(share, 100, ELBO_SAMPLES))
         if self.samples is not None:
             n = self.samples
         elif self.max_evaluations is not None:

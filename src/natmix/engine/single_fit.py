@@ -435,7 +435,11 @@ class SingleFit:
         return budget - min(self._elbo_samples(stopped), budget // 2)
 
     def _elbo_samples(self, stopped: str | None) -> int:
-        n = self._options.elbo.samples_after(self._run, self._target.inside_jax, stopped == "interrupted")
+        # Without gradients a fit is short, and evaluations may be expensive.
+        judged = self._options.accuracy is not None and self._target.has_gradient
+        n = self._options.elbo.samples_after(
+            self._run, self._target.inside_jax, stopped == "interrupted", judged
+        )
         return min(n, MIDWAY_SAMPLES) if stopped == MIDWAY else n
 
     def _set_aside(self) -> None:

@@ -12,6 +12,8 @@ import scipy
 from natmix.array_types import PRNGKey
 from natmix.diagnostics.budget import EVALUATIONS_PER_RUN, MIN_RUNS
 from natmix.diagnostics.draws import EvaluatedDraws
+from natmix.diagnostics.mode_search import NARROW_WIDTH
+from natmix.diagnostics.narrow_modes import covered_width
 from natmix.diagnostics.saved_verification import saved_verification, stored_verification
 from natmix.diagnostics.verification import Repair, StoredSamples, Verification, verify
 from natmix.engine.accuracy import ACCURATE
@@ -41,7 +43,9 @@ mixtures that were repaired then do not count."""
 SEARCH_EVALUATIONS, OUTSIDE_EVALUATIONS = 60_000, 20_000
 """The search of an accurate fit may take so many, or half of what is left of ``max_evaluations``: such a fit
 is too short for a share of it to be enough. The first is for targets inside JAX, and suffices for trust:
-rounds of L-BFGS runs, `MANY_PROBES` and chains. The second is for gradients from outside, which cost more."""
+rounds of L-BFGS runs, `MANY_PROBES` and chains. The second is for gradients from outside, which cost more, in
+up to two dimensions, where so many suffice for trust too. In more they would not, and the search keeps to
+`COST_SHARE` of the evaluations or to `MIN_EVALUATIONS`."""
 MODE_EVALUATIONS = 5_000
 """And so many more for each mode known beyond the first, for a target inside JAX: all of them have to be
 reached often enough to tell that there are no others."""
@@ -185,8 +189,13 @@ class Verifier:
         if not self._target.has_gradient:
             return VALUES_EVALUATIONS + VALUES_MODE_EVALUATIONS * more
         if not self._target.inside_jax:
-            return OUTSIDE_EVALUATIONS
+            return OUTSIDE_EVALUATIONS if self._narrow_modes_show else 0
         return SEARCH_EVALUATIONS + MODE_EVALUATIONS * more
+
+    @property
+    def _narrow_modes_show(self) -> bool:
+        """Whether the search of a target outside JAX can cover modes as narrow as trust asks for."""
+        return covered_width(self._target.dim, OUTSIDE_EVALUATIONS // 4) <= NARROW_WIDTH
 
     @property
     def _random(self) -> bool:

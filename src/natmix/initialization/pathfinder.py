@@ -31,6 +31,8 @@ _WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0)
 """Factors of a Gaussian's standard deviations that `widened` compares."""
 _MIN_CURVATURE = 1e-10
 """Relative curvature below which a step does not update the inverse Hessian."""
+SAME_END = 0.01
+"""Runs end in one mode if the squared distance of their ends, in the covariance there, is below this."""
 
 
 class PathGaussian(NamedTuple):
@@ -44,14 +46,31 @@ class PathGaussian(NamedTuple):
 def pathfinder(
     evaluator: TargetEvaluator, starting_points: Float[np.ndarray, "N D"], seed: int
 ) -> list[PathGaussian]:
-    """One Gaussian for each starting point."""
+    """One Gaussian for each mode that the paths end in.
+
+    Another path to the same point would lead to about the same Gaussian, and comparing the Gaussians along a
+    path takes several times the evaluations of the path itself.
+    """
     rng = np.random.default_rng(seed)
     out: list[PathGaussian] = []
+    ends: list[PathGaussian] = []
     quiet = np.errstate(over="ignore", invalid="ignore")
     with contextlib.suppress(BudgetSpentError), quiet, single_threaded_blas():
         for x in starting_points:
-            out.append(best_gaussian(evaluator, lbfgs_run(evaluator, x), rng))
+            path = lbfgs_run(evaluator, x)
+            if not any(same_end(path.x[-1], end) for end in ends):
+                gaussian = best_gaussian(evaluator, path, rng)
+                out.append(gaussian)
+                ends.append(gaussian._replace(mean=path.x[-1]))
     return out
+
+
+def same_end(x: Float[np.ndarray, " D"], end: PathGaussian) -> bool:
+    """Whether a run that ends at ``x`` has reached the point where another ended, the mean of ``end``."""
+    if not np.isfinite(end.elbo):
+        return False
+    step = x - end.mean
+    return bool(step @ np.linalg.solve(end.covariance, step) <= SAME_END)
 
 
 def best_gaussian(
