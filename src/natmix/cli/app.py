@@ -7,6 +7,7 @@ import typer
 from natmix._version import __version__
 from natmix.cli.compare import compare
 from natmix.cli.demo import demo
+from natmix.cli.fit import fit
 from natmix.cli.listing import list_
 from natmix.cli.options import options
 from natmix.cli.plot import plot
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(demo)
+app.command()(fit)
 app.command()(options)
 app.command()(run)
 app.command("list")(list_)

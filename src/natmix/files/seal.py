@@ -44,6 +44,8 @@ EVALUATIONS = FileFormat("natmix.Evaluations", "list of evaluations")
 FINAL = FileFormat("natmix.Final", "list of final numbers")
 FAILURE = FileFormat("natmix.Failure", "record of a failure")
 ENVIRONMENT = FileFormat("natmix.Environment", "description of a machine")
+FIT_COMMAND = FileFormat("natmix.FitCommand", "record of a command")
+FIT_PROGRESS = FileFormat("natmix.FitProgress", "progress of a fit")
 JOURNAL = FileFormat("natmix.Journal", "journal of evaluations")
 
 _ALL = (
@@ -57,6 +59,8 @@ _ALL = (
     FINAL,
     FAILURE,
     ENVIRONMENT,
+    FIT_COMMAND,
+    FIT_PROGRESS,
     JOURNAL,
 )
 FORMATS = {f.name: f for f in _ALL}
