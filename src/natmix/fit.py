@@ -297,8 +297,10 @@ def fit(
         notes += [initial.note] if initial.note else []
         notes += notes_on_calls(calls_so_far(known).since(calls_before))
         result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())
-        if checkpoints is not None and outcome.ended:
-            checkpoints.keep_result(result.save)
+        if checkpoints is not None:
+            if outcome.ended:
+                checkpoints.keep_result(result.save)
+            checkpoints.progress.end(outcome.stopped, result.counts.evaluations, result.notes)
     if outcome.failure is not None:
         outcome.failure.result = result if outcome.iterations else None
         told(callback, result)

@@ -15,6 +15,7 @@ from natmix.cli.references import references
 from natmix.cli.reproduce import reproduce
 from natmix.cli.run import run
 from natmix.cli.show import show
+from natmix.cli.watch import watch
 
 app = typer.Typer(
     name="natmix",
@@ -29,6 +30,7 @@ app.command()(options)
 app.command()(run)
 app.command("list")(list_)
 app.command()(show)
+app.command()(watch)
 app.command()(compare)
 app.command()(plot)
 app.command()(references)
