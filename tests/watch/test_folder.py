@@ -182,7 +182,7 @@ def test_a_running_fit(tmp_path):
     [
         ({"phase": "compiling"}, "running", "compiling"),
         ({"phase": "checking"}, "running", "searches for other modes"),
-        ({"phase": "interrupted"}, "ended", "interrupted; the same call goes on"),
+        ({"phase": "interrupted"}, "interrupted", "interrupted; the same call goes on"),
         ({"phase": "failed"}, "failed", "raised an error"),
         ({"written": time.time() - 3 * QUIET_SECONDS}, "quiet", "running; no news for"),
         ({"host": "another", "process": 1, "written": time.time() - 3000}, "quiet", "no news for 50 min"),

@@ -78,7 +78,7 @@ def _by_result(folder: Path, name: str, checkpoint: float | None) -> RunView:
     return RunView(
         name,
         about=_about(result.algorithm.codename, result.mixture.dim),
-        state=view.FAILED if result.stopped == "failed" else view.ENDED,
+        state=_ended(result.stopped),
         detail=_ENDS.get(result.stopped, result.stopped),
         iterations=result.counts.iterations,
         evaluations=result.counts.evaluations,
@@ -102,7 +102,7 @@ def _by_result(folder: Path, name: str, checkpoint: float | None) -> RunView:
 def _by_progress(folder: Path, name: str, checkpoint: float | None) -> RunView:
     found = read_progress(folder / PROGRESS)
     curves, phase = found["curves"], found["phase"]
-    state = view.RUNNING if phase in _PHASES else view.FAILED if phase == "failed" else view.ENDED
+    state = view.RUNNING if phase in _PHASES else _ended(phase)
     return RunView(
         name,
         about=_about(found["algorithm"], found["dim"]),
@@ -151,6 +151,12 @@ def _by_checkpoint(folder: Path, name: str, checkpoint: float | None) -> RunView
         updated=checkpoint,
         checkpoint=checkpoint,
         curves=curves,
+    )
+
+
+def _ended(stopped: str) -> str:
+    return {"failed": view.FAILED, "interrupted": view.INTERRUPTED, "callback": view.INTERRUPTED}.get(
+        stopped, view.ENDED
     )
 
 

@@ -11,14 +11,8 @@ from natmix.engine.progress_file import ProgressCurves
 
 QUIET_SECONDS = 150.0
 """Without news for so long a run is called quiet: checkpoints are a minute apart."""
-WAITING, RUNNING, QUIET, ENDED, FAILED, UNREADABLE = (
-    "waiting",
-    "running",
-    "quiet",
-    "ended",
-    "failed",
-    "unreadable",
-)
+WAITING, RUNNING, QUIET = "waiting", "running", "quiet"
+ENDED, INTERRUPTED, FAILED, UNREADABLE = "ended", "interrupted", "failed", "unreadable"
 """States of a run."""
 NO_CURVES = ProgressCurves(iterations=[], evaluations=[], seconds=[], elbo=[], kl=[], components=[])
 

@@ -1,6 +1,6 @@
 "use strict";
-// Line charts in SVG. Colours that colour-blind people tell apart (Okabe and Ito); dashes where there are more.
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#e69f00", "#7f7f7f"];
+// Line charts in SVG. The colours are in page.css, where they suit light and dark; dashes where there are more runs.
+const COLOURS = 8;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
 const SVG = "http://www.w3.org/2000/svg";
 const BOX = { width: 420, height: 230, left: 58, right: 12, top: 10, bottom: 34 };
@@ -12,9 +12,9 @@ function element(name, attributes, parent) {
   return made;
 }
 
-function line(i) {
-  const dash = DASHES[Math.floor(i / COLOURS.length) % DASHES.length];
-  return { stroke: COLOURS[i % COLOURS.length], ...(dash ? { "stroke-dasharray": dash } : {}) };
+function line(i, kind) {
+  const dash = DASHES[Math.floor(i / COLOURS) % DASHES.length];
+  return { class: `${kind} colour-${i % COLOURS}`, ...(dash ? { "stroke-dasharray": dash } : {}) };
 }
 
 function shortNumber(value) {
@@ -114,9 +114,9 @@ function drawChart(place, runs, options) {
     const faint = options.highlighted !== null && options.highlighted !== run.index ? " faint" : "";
     if (run.points.length === 1) {
       const [x, y] = run.points[0];
-      element("circle", { class: `point${faint}`, cx: across(x), cy: up(y), r: 3, fill: line(run.index).stroke }, curves);
+      element("circle", { ...line(run.index, `point${faint}`), cx: across(x), cy: up(y), r: 2 }, curves);
     } else {
-      element("path", { class: `curve${faint}`, d: path, ...line(run.index) }, curves);
+      element("path", { d: path, ...line(run.index, `curve${faint}`) }, curves);
     }
   }
   addReadout(svg, shown, { across, up, first, last, ...options });

@@ -49,7 +49,7 @@ function card(run, index, now, open) {
   found.tabIndex = 0;
   const name = made("div", null, "name");
   const swatch = element("svg", { class: "swatch", viewBox: "0 0 24 12", "aria-hidden": "true" });
-  element("line", { x1: 0, x2: 24, y1: 6, y2: 6, "stroke-width": 4, ...line(index) }, swatch);
+  element("line", { x1: 0, x2: 24, y1: 6, y2: 6, "stroke-width": 4, ...line(index, "") }, swatch);
   name.append(swatch, made("h2", run.name));
   found.append(name);
   if (run.about) found.append(made("p", run.about, "about"));
