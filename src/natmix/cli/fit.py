@@ -35,7 +35,10 @@ def fit(
     ] = None,
     bounds: Annotated[
         str | None,
-        typer.Option(help="[low, high] as JSON, null for none; also by name: '{\"sigma\": [0, null]}'."),
+        typer.Option(
+            help="A pair such as '[0, null]' as JSON, null for no bound; also by name: "
+            "'{\"sigma\": [0, null]}'."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the result. Default: fits/NAME, after the target.")

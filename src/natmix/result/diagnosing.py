@@ -67,6 +67,13 @@ def diagnose_samples(result: "Result") -> Diagnosis | None:
     return diagnosis_by(result, result.draws)
 
 
+def known_diagnosis(result: "Result") -> Diagnosis | None:
+    """The diagnosis if it is there or costs no evaluation, otherwise that by the samples alone."""
+    if "diagnosis" in vars(result) or result.verification is not None:
+        return result.diagnosis
+    return diagnose_samples(result)
+
+
 def diagnosis_by(
     result: "Result",
     draws: EvaluatedDraws,
@@ -230,10 +237,3 @@ def _asked_search(result: "Result", log_evidence: float, key: jax.Array, runs: i
     if not result.target.has_gradient:
         return search_without_gradients(problem._replace(max_evaluations=most))
     return search_modes(problem, runs, near_probes=most)
-
-
-def known_diagnosis(result: "Result") -> Diagnosis | None:
-    """The diagnosis if it is there or costs no evaluation, otherwise that by the samples alone."""
-    if "diagnosis" in vars(result) or result.verification is not None:
-        return result.diagnosis
-    return diagnose_samples(result)
