@@ -113,9 +113,9 @@ def fit(
     with one_sentence():
         import jax
 
-        import natmix
         from natmix.cli import fit_output
         from natmix.cli.fit_arguments import target_arguments
+        from natmix.fit import fit as fit_target
 
         options: dict[str, Any] = {
             "seed": seed,
@@ -149,7 +149,7 @@ def fit(
         }
         writer = fit_output.FitFolder(folder, asked)
         found = target_arguments(target, data, dim, position, bounds)
-        result = natmix.fit(
+        result = fit_target(
             found.target,
             **found.others,
             **options,
