@@ -10,9 +10,9 @@ import natmix
 
 ROOT = Path(natmix.__file__).parent
 LAYERS = (
-    ("cli", "__main__"),
+    ("cli", "__main__", "watch"),
     ("experiments", "calibration"),
-    ("fit", "fit_many", "result", "plot"),
+    ("fit", "fit_many", "result", "plot", "recorders"),
     ("engine",),
     ("diagnostics", "initialization"),
     ("gmmvi",),
@@ -34,7 +34,7 @@ LAYERS = (
 )
 """From the top: each line may import what is on its own and on the lines below."""
 LEVEL = {name: len(LAYERS) - depth for depth, line in enumerate(LAYERS) for name in line}
-MAY_IMPORT_EXPERIMENTS = {"cli", "experiments"}
+MAY_IMPORT_EXPERIMENTS = {"cli", "experiments", "watch"}
 
 
 def modules() -> dict[str, Path]:

@@ -27,11 +27,12 @@ PACKAGES = (
     "natmix.mixture",
     "natmix.models",
     "natmix.plot",
+    "natmix.recorders",
     "natmix.result",
     "natmix.targets",
 )
 WITH_METHODS = ("GMMVI", "Mixture", "Result", "JaxTarget", "HostTarget")
-LAZY = ("calibration", "diagnostics", "experiments", "models", "plot")
+LAZY = ("calibration", "diagnostics", "experiments", "models", "plot", "recorders")
 
 
 def public_names() -> Iterator[str]:
@@ -106,7 +107,8 @@ def test_importing_natmix_imports_no_more_than_it_needs():
     optional = {
         *("arviz", "blackjax", "click", "httpstan", "IPython", "matplotlib", "numpyro", "optax", "pandas"),
         *("pinocchio", "pymc", "pytensor", "sklearn", "stan", "typer", "xarray"),
-        *("natmix.calibration", "natmix.cli", "natmix.plot"),
+        *("natmix.calibration", "natmix.cli", "natmix.plot", "natmix.recorders", "natmix.watch"),
+        *("mlflow", "tensorboardX", "wandb"),
     }
     assert not optional & loaded
 

@@ -27,11 +27,11 @@ finally:
         gc.enable()
 
 if TYPE_CHECKING:
-    from natmix import calibration, diagnostics, experiments, models, plot
+    from natmix import calibration, diagnostics, experiments, models, plot, recorders
     from natmix.result.combine import combine
     from natmix.result.compare import compare
 
-_SUBPACKAGES = ("calibration", "diagnostics", "experiments", "models", "plot")
+_SUBPACKAGES = ("calibration", "diagnostics", "experiments", "models", "plot", "recorders")
 _LAZY_FUNCTIONS = ("combine", "compare")
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "load_metadata",
     "models",
     "plot",
+    "recorders",
 ]
 
 

@@ -20,7 +20,7 @@ from natmix.engine.final_elbo import FinalElbo
 from natmix.engine.fit_checkpoint import Begun, FitCheckpoints, Resume, owner_of, target_values
 from natmix.engine.limits import Limits
 from natmix.engine.single_fit import FitOptions, SingleFit
-from natmix.engine.snapshot import FitSnapshot
+from natmix.engine.snapshot import FitSnapshot, told
 from natmix.gmmvi import GMMVI
 from natmix.initialization.arguments import StartArguments, check_names
 from natmix.initialization.checked_gradient import checked_gradient
@@ -153,11 +153,13 @@ def fit(
         elbo_samples: samples for the final ELBO; 2000 if left out, fewer for a target outside JAX.
         progress: show a live line; only on a terminal and in a notebook if left out.
         callback: called after every chunk of iterations (about four times a second) with a `FitSnapshot`:
-            iteration, elbo, elbo_se, components, evaluations, seconds, and the mixture if it is asked for.
-            If it returns True the fit ends there and ``result.stopped`` is "callback"; any other value is
+            iteration, elbo, elbo_se, kl, components, evaluations, seconds, and the mixture if it is asked
+            for. If it returns True the fit ends there and ``result.stopped`` is "callback"; other values are
             ignored. If it raises, the fit ends at once without a result and the error reaches the caller; a
             mixture that an earlier snapshot was asked for stays valid. Where chunks end depends on the clock
-            (docs/determinism.md), so a callback that must repeat exactly decides by ``iteration``.
+            (docs/determinism.md), so a callback that must repeat exactly decides by ``iteration``. A callback
+            that has a method ``finished`` is given the `Result` there. `natmix.recorders` has callbacks for
+            TensorBoard, Weights & Biases and MLflow.
         verify: search outside of the mixture's samples when the fit is accurate or its ELBO has settled, and
             once before: for other modes, among the points evaluated before, and by Markov chains. What is
             found becomes components, and the fit goes on, until nothing new is found. All of it takes at
@@ -263,7 +265,7 @@ def fit(
             owner = owner_of(settings, arguments.mixture, values)
             loaded = checkpoints.load(owner, arguments.dtype, [chosen, *later])
             if loaded is not None and checkpoints.finished is not None:
-                return finished_result(checkpoints.finished, known, model)
+                return told(callback, finished_result(checkpoints.finished, known, model))
 
         # The initial mixture.
         if loaded is not None:
@@ -295,9 +297,12 @@ def fit(
         notes += [initial.note] if initial.note else []
         notes += notes_on_calls(calls_so_far(known).since(calls_before))
         result = fit_result(outcome, begin, chosen, known, model, settings, notes, clock.read())
-        if checkpoints is not None and outcome.ended:
-            checkpoints.keep_result(result.save)
+        if checkpoints is not None:
+            if outcome.ended:
+                checkpoints.keep_result(result.save)
+            checkpoints.progress.end(outcome.stopped, result.counts.evaluations, result.notes)
     if outcome.failure is not None:
         outcome.failure.result = result if outcome.iterations else None
+        told(callback, result)
         raise outcome.failure from outcome.failure.__cause__
-    return result
+    return told(callback, result)

@@ -40,6 +40,7 @@ def test_snapshots_tell_where_the_fit_is():
     assert last.seconds == pytest.approx(trajectory["seconds"][-1])
     chunk = slice(snapshots[-2].iteration, 50)
     assert last.elbo == pytest.approx(trajectory["elbo"][chunk].mean(), rel=1e-6)
+    assert last.kl == pytest.approx(trajectory["kl"][chunk].mean(), rel=1e-6)
     assert last.elbo_se <= trajectory["elbo_se"][chunk].max()
     for a, b in zip(*map(jax.tree.leaves, (last.mixture, result.mixture)), strict=True):
         np.testing.assert_array_equal(a, b)

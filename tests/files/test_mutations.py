@@ -16,6 +16,8 @@ KINDS = (
     "result",
     "checkpoint",
     "fit checkpoint",
+    "progress of a fit",
+    "command of a fit",
     "trace",
     "weights",
     "evaluations",

@@ -15,6 +15,7 @@ from study_files import outcome_of, study_of
 import natmix
 from natmix import GMMVI, Mixture, Result
 from natmix.engine.fit_checkpoint import read_fit_checkpoint
+from natmix.engine.progress_file import read_progress
 from natmix.experiments.runs.checkpoint import Owner, load_checkpoint
 from natmix.experiments.runs.directory import SeedFiles, fingerprint, read_config
 from natmix.experiments.runs.history import (
@@ -27,8 +28,8 @@ from natmix.experiments.runs.history import (
 from natmix.experiments.runs.rows import read_evaluations, read_failure, read_final
 from natmix.experiments.studies.client import opened
 from natmix.experiments.studies.study_folder import StudyFolder, read_outcome, read_plan, read_source
-from natmix.files.seal import ENVIRONMENT
-from natmix.files.sealed_json import read_sealed_json
+from natmix.files.seal import ENVIRONMENT, FIT_COMMAND
+from natmix.files.sealed_json import read_sealed_json, write_sealed_json
 from natmix.mixture.files import load_metadata
 
 
@@ -94,6 +95,8 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
         bounded, 2, checkpoint=folder / "fit", checkpoint_seconds=0.0, elbo_samples=40, verify=False, **LEAST
     )
     fit_algorithm = result.algorithm
+    asked = {"target": "models.py:schools", "seed": 0, "accuracy": 0.02, "dim": None}
+    write_sealed_json(folder / "fit.json", FIT_COMMAND, asked)
 
     def fit_checkpoint(path: Path) -> Any:
         made = read_fit_checkpoint(path, [fit_algorithm], None)
@@ -112,6 +115,10 @@ def every_file(folder: Path) -> dict[str, EveryFile]:
         "result": EveryFile((folder / "result").read_bytes(), whole_result),
         "checkpoint": EveryFile(files.checkpoint.read_bytes(), checkpoint),
         "fit checkpoint": EveryFile((folder / "fit" / "state.safetensors").read_bytes(), fit_checkpoint),
+        "progress of a fit": EveryFile((folder / "fit" / "progress.json").read_bytes(), read_progress),
+        "command of a fit": EveryFile(
+            (folder / "fit.json").read_bytes(), lambda path: read_sealed_json(path, FIT_COMMAND)
+        ),
         "trace": EveryFile(files.trace.read_bytes(), read_trace),
         "weights": EveryFile(files.weights.read_bytes(), lambda path: read_weights(path)[0].arrays()),
         "evaluations": EveryFile(files.metrics.read_bytes(), lambda path: read_evaluations(path)),

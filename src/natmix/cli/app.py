@@ -7,6 +7,7 @@ import typer
 from natmix._version import __version__
 from natmix.cli.compare import compare
 from natmix.cli.demo import demo
+from natmix.cli.fit import fit
 from natmix.cli.listing import list_
 from natmix.cli.options import options
 from natmix.cli.plot import plot
@@ -16,6 +17,7 @@ from natmix.cli.run import run
 from natmix.cli.show import show
 from natmix.cli.study import study
 from natmix.cli.tune import tune
+from natmix.cli.watch import watch
 
 app = typer.Typer(
     name="natmix",
@@ -25,10 +27,12 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(demo)
+app.command()(fit)
 app.command()(options)
 app.command()(run)
 app.command("list")(list_)
 app.command()(show)
+app.command()(watch)
 app.command()(compare)
 app.command()(plot)
 app.command()(references)

@@ -21,7 +21,7 @@ from natmix.diagnostics.wording import verdict_lines
 from natmix.estimate import Estimate
 from natmix.mixture import Mixture
 from natmix.models import AbstractModel
-from natmix.text.html import block, headline, preformatted
+from natmix.text.html import block, headline, paragraph, preformatted
 
 ENDED_EARLY = {
     "max_iterations": "stopped at the limit of iterations, before it had converged",
@@ -100,7 +100,8 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         first, *lines = verdict_lines(self)
-        return block(headline(first), preformatted(inspect.cleandoc("\n".join(["", *lines]))))
+        numbers = inspect.cleandoc("\n".join(["", *lines[len(self.reasons) :]]))
+        return block(headline(first), *map(paragraph, self.reasons), preformatted(numbers))
 
 
 def diagnose(

@@ -17,6 +17,7 @@ from natmix.engine.accuracy import StoredAccuracyRule
 from natmix.engine.checkpoint_schedule import CHECKPOINT_SECONDS, CheckpointSchedule
 from natmix.engine.convergence import StoredBest, StoredConvergence
 from natmix.engine.limits import is_number
+from natmix.engine.progress_file import PROGRESS, ProgressFile
 from natmix.engine.recorder import Recorder
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import SingleRun
@@ -150,6 +151,9 @@ class FitCheckpoints:
         folder: made if it does not exist; the one above it must.
         seconds: between checkpoints.
         resume: whether to go on from what is there; "anyway" even if it is of another fit.
+
+    Attributes:
+        progress: what is shown of the fit while it runs.
     """
 
     def __init__(
@@ -171,6 +175,7 @@ class FitCheckpoints:
         self._saving = Saving(self.folder, self._restore)
         self._schedule = CheckpointSchedule(seconds, False)
         self._about: tuple[dict[str, str], dict[str, np.ndarray]] = {}, {}
+        self.progress = ProgressFile(self.folder / PROGRESS, self._saving.attempt)
 
     @contextlib.contextmanager
     def held(self) -> Iterator["FitCheckpoints"]:
@@ -233,7 +238,7 @@ class FitCheckpoints:
         return self._result if self._result.is_file() else None
 
     def _forget(self) -> None:
-        for path in (self._result, self._path, previous(self._path)):
+        for path in (self._result, self._path, previous(self._path), self.folder / PROGRESS):
             path.unlink(missing_ok=True)
 
     # Writing ------------------------------------------------------------------------------------

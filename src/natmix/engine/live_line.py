@@ -53,6 +53,11 @@ class LiveLine:
         if self._notebook is not None and self._latest is not None:
             self._notebook.show(self._latest)
 
+    @property
+    def stays(self) -> bool:
+        """Whether the last line stays where it is, instead of being one of many that are printed."""
+        return self._live is not None or self._notebook is not None
+
     def say(self, line: Text, *, at_once: bool = False) -> None:
         """Show a line; where lines are printed, only after ``quiet_seconds`` or if ``at_once``."""
         now = time.perf_counter()

@@ -1,6 +1,7 @@
 """A live line while a fit runs: iteration, ELBO, components, evaluations, rate, time, share of the budget."""
 
 import math
+from types import TracebackType
 from typing import NamedTuple
 
 from rich.text import Text
@@ -20,13 +21,23 @@ class ProgressLine(LiveLine, Recorder):
     def __init__(self, title: str, show: bool | None) -> None:
         super().__init__(Text.assemble((title, "bold"), "  compiling …"), show, _QUIET_SECONDS)
         self._title = title
+        self._at_end: Text | None = None
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:
         if self.shown:
             rate = run.iterations / max(run.running_seconds, 1e-9)
-            self.say(self._line(FitSnapshot.of(run, chunk), rate, Spent.of(run)))
+            snapshot, spent = FitSnapshot.of(run, chunk), Spent.of(run)
+            self._at_end = self._line(snapshot, rate, spent.text(ended=True))
+            self.say(self._line(snapshot, rate, spent.text()))
 
-    def _line(self, s: FitSnapshot, rate: float, spent: "Spent") -> Text:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._at_end is not None and self.stays:
+            self.say(self._at_end, at_once=True)
+        super().__exit__(kind, error, trace)
+
+    def _line(self, s: FitSnapshot, rate: float, spent: str) -> Text:
         return Text.assemble(
             (self._title, "bold"),
             "  iteration ",
@@ -38,7 +49,7 @@ class ProgressLine(LiveLine, Recorder):
             "  evaluations ",
             (f"{s.evaluations:,}", "cyan"),
             f"  {rate:.3g} it/s  {s.seconds:.0f} s",
-            spent.text(),
+            spent,
         )
 
 
@@ -68,10 +79,12 @@ class Spent(NamedTuple):
         first = min(range(len(left)), key=left.__getitem__)
         return cls(shares[first], left[first])
 
-    def text(self) -> str:
-        """Empty without limits; a fit may end earlier."""
+    def text(self, ended: bool = False) -> str:
+        """Empty without limits; a fit may end earlier, and then nothing is left."""
         if not math.isfinite(self.seconds_left):
             return ""
+        if ended:
+            return f"  {self.share:.0%} of the budget"
         return f"  {self.share:.0%} of the budget, up to {duration(self.seconds_left)} left"
 
 

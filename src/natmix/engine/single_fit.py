@@ -212,8 +212,10 @@ class SingleFit:
             if adds and not random:
                 recorders.append(self._midway)
         self._checkpoints = None if checkpoints is None else checkpoints.recorder(self._records)
-        if self._checkpoints is not None:
+        if checkpoints is not None and self._checkpoints is not None:
             recorders.append(self._checkpoints)
+            about = (algorithm.codename, target.dim, options.accuracy)
+            recorders.append(checkpoints.progress.follow(*about, self._trajectory, first_evaluations))
         self._run = SingleRun(state, options.limits, clock, recorders, aside, _ADVICE)
         if self._verifier is not None:
             self._run.seconds_aside = self._verifier.reserved_seconds(options.limits)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ class FitSnapshot:
         components: of the mixture, those of negligible weight included.
         evaluations: of the target, those before the first iteration included.
         seconds: since `fit` was called.
+        kl: mean over the chunk of the estimates of KL(q || p), each on its own samples, some of them reused.
     """
 
     iteration: int
@@ -36,6 +37,7 @@ class FitSnapshot:
     components: int
     evaluations: int
     seconds: float
+    kl: float
     _state: State = dataclasses.field(repr=False)
 
     @classmethod
@@ -49,6 +51,7 @@ class FitSnapshot:
             run.components,
             first_evaluations + run.evaluations,
             run.seconds,
+            float(np.mean(chunk.infos["kl"])),
             run.state,
         )
 
@@ -83,3 +86,15 @@ class CallbackRecorder(Recorder):
             answer = self._callback(FitSnapshot.of(run, chunk, self._first_evaluations))
         self.asked = isinstance(answer, (bool, np.bool_)) and bool(answer)
         return "callback" if self.asked else None
+
+
+Answer = TypeVar("Answer")
+
+
+def told(callback: Callable[[FitSnapshot], Any] | None, result: Answer) -> Answer:
+    """The result, after a callback with a method ``finished`` was given it."""
+    finished = getattr(callback, "finished", None)
+    if callable(finished):
+        with user_code():
+            finished(result)
+    return result

@@ -44,6 +44,8 @@ EVALUATIONS = FileFormat("natmix.Evaluations", "list of evaluations")
 FINAL = FileFormat("natmix.Final", "list of final numbers")
 FAILURE = FileFormat("natmix.Failure", "record of a failure")
 ENVIRONMENT = FileFormat("natmix.Environment", "description of a machine")
+FIT_COMMAND = FileFormat("natmix.FitCommand", "record of a command")
+FIT_PROGRESS = FileFormat("natmix.FitProgress", "progress of a fit")
 JOURNAL = FileFormat("natmix.Journal", "journal of evaluations")
 STUDY = FileFormat("natmix.Study", "study")
 STUDY_PLAN = FileFormat("natmix.StudyPlan", "list of planned trials")
@@ -60,6 +62,8 @@ _ALL = (
     FINAL,
     FAILURE,
     ENVIRONMENT,
+    FIT_COMMAND,
+    FIT_PROGRESS,
     JOURNAL,
     STUDY,
     STUDY_PLAN,

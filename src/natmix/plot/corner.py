@@ -10,6 +10,7 @@ import numpy as np
 
 from natmix.checks import as_int
 from natmix.mixture import Mixture
+from natmix.plot.axes import AxesArray
 from natmix.plot.components_2d import draw_ellipses, heavy
 from natmix.plot.coordinate_names import axis_names, bare, names
 from natmix.plot.corner_layout import CornerLayout
@@ -78,7 +79,7 @@ def corner(
     x = np.asarray(part.sample(as_int(samples, "samples", 2), key=seed), float)
     n = len(chosen)
     layout = CornerLayout(n, max(map(len, shown)), traces)
-    axes = np.full((n, n), None, object)
+    axes = AxesArray.of(np.full((n, n), None, object))
     weights, means, covariances = (np.asarray(a, float) for a in (part.weights, part.means, part.covariances))
     ranges = [np.quantile(x[:, i], [_TAIL, 1 - _TAIL]) for i in range(n)]
     if components and n > 1:

@@ -31,6 +31,9 @@ class FitAxes:
     elbo: "Axes | None"
     components: "Axes | None"
 
+    def _ipython_display_(self) -> None:
+        """A notebook shows the figure alone."""
+
     @property
     def figure(self) -> "Figure":
         """The figure they are in."""

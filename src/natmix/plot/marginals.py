@@ -9,6 +9,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Float
 
 from natmix.mixture import Mixture
+from natmix.plot.axes import AxesList
 from natmix.plot.style import DENSITY, DPI, FRAME, INK, KNOWN, figure_of, pyplot, tidy
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def plot_marginals(
     if axes is None:
         title = _title(curves, mixture.dim, chosen=dims is None)
         _explain(figure_of(panels[0]), title, "" if data is None else source)
-    return panels
+    return AxesList(panels)
 
 
 def marginals(

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from natmix.plot.axes import AxesTuple
 from natmix.plot.components_2d import plot_components_2d
 from natmix.plot.density_2d import draw_grid, mass_levels
 from natmix.plot.grid import Bounds, on_grid, window
@@ -52,7 +53,7 @@ def plot_overview(
     _name(left, "Target density")
     _name(middle, f"Fitted density, {_count(mixture.num_components)}")
     _name(above, f"{result.algorithm.codename}, ELBO {result.elbo}")
-    return left, middle, above, below
+    return AxesTuple((left, middle, above, below))
 
 
 def _panels() -> "tuple[Axes, Axes, Axes, Axes]":

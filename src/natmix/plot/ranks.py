@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natmix.plot.axes import AxesArray
 from natmix.plot.style import COMPONENT, DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
 from natmix.text.suggestions import hint
 
@@ -67,7 +68,7 @@ def plot_ranks(
     top = max(p.get_height() for ax in grid.flat[: len(chosen)] for p in ax.patches if p.get_width() < 1)
     grid[0, 0].set_ylim(0, 1.12 * max(top, high))
     _explain(figure, check)
-    return np.array(list(grid.flat[: len(chosen)]), object)
+    return AxesArray.of(np.array(list(grid.flat[: len(chosen)]), object))
 
 
 def _chosen(check: "SimulationCheck", parameters: Sequence[str] | None) -> list[str]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from natmix.estimate import Estimate
+from natmix.plot.axes import AxesTuple
 from natmix.plot.style import COMPONENT, DENSITY, DPI, KNOWN, grid_colour, ink, points, pyplot, tidy
 from natmix.result.result import Result
 
@@ -53,7 +54,7 @@ def plot_trajectory(
         ax.grid(axis="y", color=grid_colour(), linewidth=0.7)
         ax.set_axisbelow(True)
         tidy(ax)
-    return above, below
+    return AxesTuple((above, below))
 
 
 def _number(value: float | Estimate) -> float:

@@ -24,12 +24,12 @@ def paragraph(text: str) -> str:
 
 def html_line(text: str) -> str:
     """One line in a font of fixed width."""
-    return f'<code style="white-space: pre-wrap">{html.escape(text)}</code>'
+    return f'<code style="white-space: pre-wrap; font-family: monospace">{html.escape(text)}</code>'
 
 
 def preformatted(text: str) -> str:
     """Lines as they are."""
-    return f'<pre style="line-height: 1.25">{html.escape(text)}</pre>'
+    return f'<pre style="line-height: 1.25; font-family: monospace">{html.escape(text)}</pre>'
 
 
 def folded(title: str, inside: str) -> str:
