@@ -67,6 +67,13 @@ def diagnose_samples(result: "Result") -> Diagnosis | None:
     return diagnosis_by(result, result.draws)
 
 
+def known_diagnosis(result: "Result") -> Diagnosis | None:
+    """The diagnosis if it is there or costs no evaluation, otherwise that by the samples alone."""
+    if "diagnosis" in vars(result) or result.verification is not None:
+        return result.diagnosis
+    return diagnose_samples(result)
+
+
 def diagnosis_by(
     result: "Result",
     draws: EvaluatedDraws,

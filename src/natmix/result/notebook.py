@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING
 
 from natmix.estimate import counted
-from natmix.result.diagnosing import diagnose_samples
+from natmix.result.diagnosing import known_diagnosis
 from natmix.result.summary import summary_variables, title
 from natmix.result.summary_table import TITLES, table_rows
 from natmix.text.html import block, folded, headline, html_table, paragraph, preformatted
 
 if TYPE_CHECKING:
-    from natmix.diagnostics import Diagnosis
     from natmix.result.result import Result
 
 
@@ -25,7 +24,7 @@ def result_html(result: "Result") -> str:
         ("evaluations", f"{counts.evaluations:,} of the target"),
         ("time", f"{result.timings.total:.1f} s, {result.timings.compilation:.1f} s of it compiling"),
     ]
-    found = _diagnosis(result)
+    found = known_diagnosis(result)
     if found is not None:
         numbers.insert(1, ("log evidence", str(found.log_evidence)))
     parts = [headline(title(result)), html_table(("", ""), numbers, (True, True))]
@@ -40,10 +39,3 @@ def result_html(result: "Result") -> str:
     if result.notes:
         parts.append(folded(counted(len(result.notes), "note"), block(*map(paragraph, result.notes))))
     return block(*parts)
-
-
-def _diagnosis(result: "Result") -> "Diagnosis | None":
-    """The diagnosis if it is there or costs no evaluation, otherwise that by the samples alone."""
-    if "diagnosis" in vars(result) or result.verification is not None:
-        return result.diagnosis
-    return diagnose_samples(result)
