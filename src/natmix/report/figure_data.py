@@ -35,12 +35,12 @@ class SeedCurve(NamedTuple):
     Attributes:
         label: of the seed.
         evaluations: of the target.
-        elbo: estimated there.
+        neg_elbo: estimated there.
     """
 
     label: str
     evaluations: Float[np.ndarray, " T"]
-    elbo: Float[np.ndarray, " T"]
+    neg_elbo: Float[np.ndarray, " T"]
 
 
 def corner_data(mixture: "Mixture", draws: ReportDraws) -> dict[str, Any]:
@@ -177,12 +177,12 @@ def curves_data(curves: tuple[SeedCurve, ...]) -> list[dict[str, Any]]:
     """The ELBO of every seed of a run."""
     found = []
     for curve in curves:
-        kept = evenly(len(curve.elbo), _MOST_ITERATIONS)
+        kept = evenly(len(curve.neg_elbo), _MOST_ITERATIONS)
         found.append(
             {
                 "label": curve.label,
                 "evaluations": rounded(curve.evaluations[kept], 12),
-                "elbo": rounded(curve.elbo[kept], _DIGITS),
+                "neg_elbo": rounded(curve.neg_elbo[kept], _DIGITS),
             }
         )
     return found

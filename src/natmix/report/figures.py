@@ -127,8 +127,8 @@ def weights_section(diagnosis: "Diagnosis | None", data: dict[str, Any] | None) 
         tag(
             "p",
             f"k-hat is {d.k_hat:.2f}, {reliable} the {d.k_limit:.2f} up to which estimates from "
-            f"{d.samples:,} samples are reliable; the effective sample size is {d.effective_samples:,.0f}. If the tail "
-            f"goes on as fitted, weights larger than those seen have {hidden} of the mass.",
+            f"{d.samples:,} samples are reliable; the effective sample size is {d.effective_samples:,.0f}. "
+            f"If the tail goes on as fitted, weights larger than those seen have {hidden} of the mass.",
         ),
         tag(
             "div",
@@ -151,11 +151,12 @@ def weights_section(diagnosis: "Diagnosis | None", data: dict[str, Any] | None) 
 def curves_section() -> Section:
     """The ELBO of all seeds of a run."""
     inside = [
+        tag("p", id="curves-legend", class_="legend"),
         _canvas("curves-plot", "ELBO of all seeds over evaluations"),
         tag("p", id="curves-text", class_="readout", aria_live="polite"),
         tag("p", "−ELBO of every seed, from its first evaluation on; lower is better.", class_="faint"),
     ]
-    return section("seeds", "All seeds", *_scripted(inside))
+    return section("seeds", "Learning curves", *_scripted(inside))
 
 
 def _switch(name: str, words: str, on: bool) -> Markup:

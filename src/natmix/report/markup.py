@@ -66,8 +66,8 @@ def joined(parts: Iterable[str]) -> Markup:
     return Markup("".join(map(escaped, parts)))
 
 
-def table(cells: Cells, caption: str = "") -> Markup:
-    """A table that scrolls by itself where it is too wide."""
+def table(cells: Cells, label: str, caption: bool = True) -> Markup:
+    """A table that scrolls by itself; ``label`` is its caption, or for screen readers alone."""
     classes = ["words" if word else "number" for word in cells.words]
     head = ""
     if any(cells.titles):
@@ -82,9 +82,9 @@ def table(cells: Cells, caption: str = "") -> Markup:
         rows.append(
             tag("tr", heading, *(tag("td", v, class_=c) for v, c in zip(others, classes[1:], strict=True)))
         )
-    words = tag("caption", caption) if caption else Markup("")
+    words = tag("caption", label) if caption else Markup("")
     made = tag("table", words, Markup(head), tag("tbody", *rows))
-    return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+    return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def section(name: str, title: str, *children: str) -> Section:

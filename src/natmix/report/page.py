@@ -69,7 +69,7 @@ def report_html(result: "Result", title: str = "", run: RunContext | None = None
     known = evidence is not None and bool((evidence.weights > 0).any())
     draws = report_draws(result, evidence.weights if evidence is not None and known else None)
     data = _data(result, evidence, draws, run)
-    missing = [*_missing(result, diagnosis, draws), *(() if run is None else run.missing)]
+    missing = [*_missing(result, diagnosis, draws, run), *(() if run is None else run.missing)]
     name = title or _name(result)
     sections = [
         words.verdict(result, diagnosis, missing),
@@ -120,7 +120,9 @@ def _name(result: "Result") -> str:
     return f"Fit of {few if len(few) <= 80 else few[:79] + '…'}"
 
 
-def _missing(result: "Result", diagnosis: "Diagnosis | None", draws: "ReportDraws") -> list[str]:
+def _missing(
+    result: "Result", diagnosis: "Diagnosis | None", draws: "ReportDraws", run: RunContext | None
+) -> list[str]:
     """What this result cannot show, and why."""
     found = []
     if draws.weights is None:
@@ -137,7 +139,8 @@ def _missing(result: "Result", diagnosis: "Diagnosis | None", draws: "ReportDraw
     as_coordinates = result.model is not None and [v.name for v in known] == list(result.model.coordinates)
     if as_coordinates and result.draws is None:
         found.append("The model's own variables, of which there are no samples: coordinates are shown.")
-    if diagnosis is not None and diagnosis.mode_search is None and result.verification is None:
+    unsearched = diagnosis is not None and diagnosis.mode_search is None and result.verification is None
+    if unsearched and run is None:
         found.append(
             "A search for missed modes: a report evaluates nothing. Call result.diagnosis before, where the "
             "target is known."

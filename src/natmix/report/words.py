@@ -120,7 +120,7 @@ def variables_section(draws: ReportDraws) -> Section:
             + ("; the last two columns by their importance weights." if corrected else "."),
             class_="faint",
         ),
-        table(Cells(titles, rows, (True, *[False] * (len(titles) - 1))), "Variables"),
+        table(Cells(titles, rows, (True, *[False] * (len(titles) - 1))), "Variables", caption=False),
     ]
     if left:
         parts.append(tag("p", f"{counted(left, 'variable')} more: result.to_pandas() has them all."))
@@ -176,7 +176,7 @@ def modes_section(diagnosis: "Diagnosis | None", draws: ReportDraws) -> Section:
             "its draws above.",
             class_="faint",
         ),
-        table(cells, "Modes"),
+        table(cells, "Modes", caption=False),
     ]
     if diagnosis.label_switching is not None:
         parts.append(tag("p", "Some modes are permutations of each other (label switching)."))
@@ -297,4 +297,4 @@ def table_section(name: str, made: TextTable) -> Section:
     rows = [(*row, *[""] * (len(made.columns) - len(row))) for row in made.rows]
     cells = Cells([c.title for c in made.columns], rows, [c.words for c in made.columns])
     notes = [tag("p", note, class_="faint") for note in made.notes]
-    return section(name, made.title, table(cells, made.title), *notes)
+    return section(name, made.title, table(cells, made.title, caption=False), *notes)

@@ -104,10 +104,16 @@ function buildWeights() {
 function buildCurves() {
   const curves = data.curves;
   if (!curves.length) return;
-  const lists = curves.map((c) => c.elbo.map((v) => (v === null ? null : -v)));
+  const lists = curves.map((c) => c.neg_elbo);
   const longest = curves.reduce((a, b) => (b.evaluations.at(-1) > a.evaluations.at(-1) ? b : a));
   const firsts = curves.map((c) => c.evaluations.find((v) => v > 0));
   const xs = [...new Set([Math.min(...firsts), ...longest.evaluations.filter((v) => v > 0)])].sort((a, b) => a - b);
+  byId("curves-legend").replaceChildren(
+    ...curves.map((c, k) => {
+      const swatch = element("canvas", { "aria-hidden": "true", "data-seed": k });
+      return element("span", {}, swatch, c.label);
+    }),
+  );
   const dashes = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
   const content = () => ({
     xs,
@@ -131,5 +137,17 @@ function buildCurves() {
       `${xs[n].toLocaleString("en-US")} evaluations: ` +
       curves.map((c, k) => `${c.label} ${digits(lists[k][nearest(c.evaluations, xs[n])])}`).join("; "),
   });
-  charts.push(stackedCharts(byId("curves-plot"), byId("curves-text"), content).draw);
+  charts.push(stackedCharts(byId("curves-plot"), byId("curves-text"), content).draw, () => {
+    for (const canvas of document.querySelectorAll("#curves-legend canvas")) {
+      const k = Number(canvas.dataset.seed);
+      const context = prepared(canvas, 22, 12);
+      context.strokeStyle = modeColour(k);
+      context.lineWidth = 2;
+      context.setLineDash(dashes[Math.floor(k / modeColours) % dashes.length]);
+      context.beginPath();
+      context.moveTo(0, 6);
+      context.lineTo(22, 6);
+      context.stroke();
+    }
+  });
 }
