@@ -38,14 +38,13 @@ def assert_same(one, other):
     assert settings[0] == settings[1]
 
 
-@pytest.fixture(scope="module")
-def fitted(quick_compilation):
+def fit(seed):
     return natmix.fit(
         log_density,
         dim=2,
-        seed=3,
+        seed=seed,
         init_components=4,
-        init_scale=[2.0, 3.0],
+        init_scale=np.array([2.0, 3.0]),
         covariance="diagonal",
         temperature=1.5,
         component_stepsize={"stepsize": 0.05},
@@ -53,6 +52,11 @@ def fitted(quick_compilation):
         verify=False,
         **LEAST,
     )
+
+
+@pytest.fixture(scope="module")
+def fitted(quick_compilation):
+    return fit(3)
 
 
 def test_a_function(fitted):
@@ -103,7 +107,7 @@ def test_a_fit_that_the_clock_ended(fitted):
 
 
 def test_combined_fits_have_no_single_call(fitted):
-    combined = natmix.combine([fitted, fitted])
+    combined = natmix.combine([fitted, fit(4)])
     found = repeated_call(combined)
     assert found.code == ""
     assert "natmix.combine" in found.unknown[0]

@@ -300,15 +300,15 @@ def test_a_bad_path_is_one_sentence(plain, tmp_path, name, words):
 
 
 def test_thirty_variables_take_less_than_5_mb(plain):
-    """Sixty components in thirty dimensions, and 20,000 draws."""
+    """Sixty components in thirty dimensions, and 5,000 draws."""
     rng = np.random.default_rng(0)
     roots = rng.normal(size=(60, 30, 30)) / 5
     mixture = natmix.Mixture.full(
         rng.dirichlet(np.ones(60)), rng.normal(size=(60, 30)), roots @ roots.transpose(0, 2, 1) + np.eye(30)
     )
-    x = np.asarray(mixture.sample(20_000, key=0), float)
+    x = np.asarray(mixture.sample(5_000, key=0), float)
     log_q = np.asarray(mixture.log_prob(x), float)
-    draws = EvaluatedDraws(x, log_q + 0.1 * rng.normal(size=20_000), log_q)
+    draws = EvaluatedDraws(x, log_q + 0.1 * rng.normal(size=5_000), log_q)
     trajectory = {
         "elbo": rng.normal(size=50_000),
         "components": np.full(50_000, 60),
