@@ -5,7 +5,7 @@ import dataclasses
 _LARGEST, _WIDEST = 1.9, 14.0
 """Inches of a panel, and of all panels side by side."""
 _TRACES_WIDTH = 4.3
-_HIGHEST = 5.0
+_HIGHEST = 6.2
 _FEWEST_INSIDE = 4
 """Variables from which on the traces fit into the empty corner."""
 
