@@ -90,7 +90,7 @@ def test_the_picture_has_corner_elbo_and_components():
     np.testing.assert_array_equal(axes.elbo.lines[0].get_ydata(), result.trajectory["elbo"])
     np.testing.assert_array_equal(axes.components.lines[0].get_ydata(), result.trajectory["components"])
     assert axes.components.get_xlabel() == "evaluations of the target"
-    assert len(axes.figure.axes) == 4 * 5 // 2 + 2
+    assert len(axes.figure.axes) == 4 * 4 + 2
     assert len(axes[2, 1].patches) == 3
     np.testing.assert_allclose(
         [p.center for p in axes[2, 1].patches], np.asarray(result.mixture.means)[:, [1, 2]]
@@ -105,7 +105,7 @@ def test_traces_can_be_left_out_and_are_where_there_are_none():
         axes = result.plot(**options)
         assert axes.elbo is None
         assert axes.components is None
-        assert len(axes.figure.axes) == 3
+        assert len(axes.figure.axes) == 4
 
 
 def test_options_of_the_traces_are_passed_on():
@@ -224,10 +224,11 @@ def test_words_take_the_colour_and_size_of_the_user_s_style():
     assert fitted(2).plot(samples=50).elbo.yaxis.label.get_color() != "white"
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("n", range(1, 21))
-def test_traces_keep_clear_of_the_corner(n):
-    layout = CornerLayout(n, 8, traces=True)
-    panels = [layout.rectangle(i, j) for i in range(n) for j in range(i + 1)]
+def test_traces_keep_clear_of_the_corner(n, whole):
+    layout = CornerLayout(n, 8, traces=True, whole=whole)
+    panels = [layout.rectangle(i, j) for i in range(n) for j in range(n if whole else i + 1)]
     for x, y, wide, high in layout.trace_rectangles():
         assert wide > 0
         assert high > 0

@@ -12,6 +12,7 @@ from natmix.cli.listing import list_
 from natmix.cli.options import options
 from natmix.cli.plot import plot
 from natmix.cli.references import references
+from natmix.cli.report import report
 from natmix.cli.reproduce import reproduce
 from natmix.cli.run import run
 from natmix.cli.show import show
@@ -35,6 +36,7 @@ app.command()(show)
 app.command()(watch)
 app.command()(compare)
 app.command()(plot)
+app.command()(report)
 app.command()(references)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(study, name="study")

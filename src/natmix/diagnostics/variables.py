@@ -57,14 +57,14 @@ def variables_at(model: AbstractModel | None, x: Float[np.ndarray, "N D"]) -> Va
     }
     if model.latent:
         leaves = {name: leaves[name] for name in model.latent if name in leaves} or leaves
-    leaves = {name: part for whole in leaves.items() for name, part in _real_parts(*whole)}
+    leaves = {name: part for whole in leaves.items() for name, part in real_parts(*whole)}
     labels = [label for name, leaf in leaves.items() for label in _labels(model, name, leaf.shape[1:])]
     columns = [leaf.reshape(len(x), math.prod(leaf.shape[1:])) for leaf in leaves.values()]
     shapes = {name: leaf.shape[1:] for name, leaf in leaves.items()}
     return Variables(tuple(labels), np.concatenate(columns, axis=1), shapes, True)
 
 
-def _real_parts(name: str, leaf: np.ndarray) -> list[tuple[str, np.ndarray]]:
+def real_parts(name: str, leaf: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """A variable by its real numbers: of a complex one there are two, named as Stan does."""
     if leaf.dtype.kind == "c":
         return [(f"{name}.real", leaf.real.astype(float)), (f"{name}.imag", leaf.imag.astype(float))]

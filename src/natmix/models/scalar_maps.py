@@ -17,6 +17,9 @@ _MOVED = 0.7
 _PROBES = (0.0, -1.0, 1.0, -3.0, 3.0, -7.0, 7.0)
 _ROUNDING = 64
 """Units of rounding within which two numbers are the same."""
+_FEWEST_POINTS = 10
+_SAVED_ROUNDING = 1e-4
+"""Relative error within which a transformation explains saved samples."""
 
 
 class ScalarMap(NamedTuple):
@@ -186,6 +189,26 @@ def _fitted(values: Float[np.ndarray, " P"]) -> ScalarMap | None:
         size = abs(zero) + abs(scale)
         found = ScalarMap(kind, _plain(offset, eps * size), _plain(scale, eps * size))
         if found.scale and np.all(np.abs(found.constrain(z) - y) <= eps * (np.abs(y) + size)):
+            return found
+    return None
+
+
+def map_through(z: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> ScalarMap | None:
+    """The transformation that leads from samples z of a coordinate to y, if one of those known does."""
+    if len(z) < _FEWEST_POINTS or not np.all(np.isfinite(y)) or not np.ptp(z) > 0:
+        return None
+    for kind, form in _FORMS.items():
+        with np.errstate(over="ignore"):
+            g = form(np.asarray(z, float))
+        if not np.all(np.isfinite(g)):
+            continue
+        design = np.stack([np.ones_like(g), g / np.abs(g).max()], axis=1)
+        (offset, scale), *_ = np.linalg.lstsq(design, y, rcond=None)
+        scale /= np.abs(g).max()
+        error = _SAVED_ROUNDING * (np.abs(y).max() + np.ptp(y))
+        size = abs(offset) + abs(scale)
+        found = ScalarMap(kind, _plain(float(offset), 1e-4 * size), _plain(float(scale), 1e-4 * size))
+        if found.scale and np.all(np.abs(found.constrain(z) - y) <= error):
             return found
     return None
 

@@ -15,6 +15,7 @@ from natmix.plot.components_2d import draw_ellipses, heavy
 from natmix.plot.coordinate_names import axis_names, bare, names
 from natmix.plot.corner_layout import CornerLayout
 from natmix.plot.corner_ticks import Ticks, ticks
+from natmix.plot.pair_contours import draw_pair, weighted_draws
 from natmix.plot.style import DENSITY, DPI, KNOWN, ink, points, pyplot, tidy
 from natmix.text.suggestions import meant
 
@@ -40,9 +41,17 @@ def plot_corner(
     labels: Sequence[str] | None = None,
     samples: int = _SAMPLES,
     components: bool = True,
+    contours: bool = True,
     seed: int = 0,
 ) -> "np.ndarray":
-    """Marginals on the diagonal, below it pairs: samples of the mixture with its components' ellipses.
+    """Marginals on the diagonal, below it samples with components, above it contours of mixture and target.
+
+    Contours enclose 50% and 90% of the mass of a pair. Blue lines are the mixture's, in closed form. Grey
+    areas are the target's, estimated as the mixture's density times the mean importance weight of the samples
+    nearby (those behind the ELBO; the target is not evaluated). Where lines and areas agree the fit is good
+    in these two coordinates. They are marginals of the target, not slices through it, so they hold in any
+    dimension. A mixture alone, a result without samples, or one with fewer than 100 effective samples has
+    lines only.
 
     The coordinates are the mixture's, unconstrained for a model with bounds.
 
@@ -54,12 +63,13 @@ def plot_corner(
         labels: names of these coordinates. Default: the model's names, shortened, with the transformation.
         samples: how many points to draw.
         components: whether to draw components of at least 0.1% as ellipses of two standard deviations.
+        contours: whether to draw contours above the diagonal.
         seed: seed of the samples.
 
     Returns:
-        The axes [n, n]; None above the diagonal.
+        The axes [n, n]; None above the diagonal without contours.
     """
-    return corner(result, dims, labels, samples, components, seed, traces=False)[0]
+    return corner(result, dims, labels, samples, components, contours, seed, traces=False)[0]
 
 
 def corner(
@@ -68,6 +78,7 @@ def corner(
     labels: Sequence[str] | None,
     samples: int,
     components: bool,
+    contours: bool,
     seed: int,
     traces: bool,
 ) -> tuple[np.ndarray, CornerLayout]:
@@ -78,7 +89,7 @@ def corner(
     part = mixture.marginal(chosen)
     x = np.asarray(part.sample(as_int(samples, "samples", 2), key=seed), float)
     n = len(chosen)
-    layout = CornerLayout(n, max(map(len, shown)), traces)
+    layout = CornerLayout(n, max(map(len, shown)), traces, whole=contours and n > 1)
     axes = AxesArray.of(np.full((n, n), None, object))
     weights, means, covariances = (np.asarray(a, float) for a in (part.weights, part.means, part.covariances))
     ranges = [np.quantile(x[:, i], [_TAIL, 1 - _TAIL]) for i in range(n)]
@@ -89,16 +100,20 @@ def corner(
     layout = dataclasses.replace(layout, figures=max(len(label) for t in numbers for label in t.labels))
     figure = pyplot().figure(figsize=layout.size, dpi=DPI)
     scale = min(1.0, layout.panel / 1.5)
-    for i, j in np.argwhere(np.tri(n)).tolist():
+    draws, why_not = weighted_draws(result) if contours and n > 1 else (None, "")
+    for i, j in np.argwhere(np.ones((n, n)) if contours else np.tri(n)).tolist():
         ax = axes[i, j] = figure.add_axes(layout.rectangle(i, j))
         if i == j:
             _marginal(ax, part.marginal(i), x[:, i], ranges[i])
+        elif i < j:
+            pair = None if draws is None else draws._replace(x=draws.x[:, [chosen[j], chosen[i]]])
+            draw_pair(ax, part.marginal([j, i]), ranges[j], ranges[i], pair, layout.panel)
         else:
             dots = {"color": DENSITY, "markersize": 1.5 * scale, "markeredgewidth": 0, "rasterized": True}
             ax.plot(x[:, j], x[:, i], "o", alpha=0.35 * scale**0.5, **dots)
             if components:
-                pair = [j, i]
-                draw_ellipses(ax, weights, means[:, pair], covariances[:, pair][:, :, pair], thickness=scale)
+                two = [j, i]
+                draw_ellipses(ax, weights, means[:, two], covariances[:, two][:, :, two], thickness=scale)
             ax.set_ylim(*ranges[i])
         ax.set_xlim(*ranges[j])
         _label(ax, i, j, shown, numbers, layout)
@@ -107,6 +122,9 @@ def corner(
         remarks.append(_choice(n, mixture))
     if components and n > 1:
         remarks += _left_out(weights)
+    if layout.whole:
+        grey = "" if draws is None else "; grey: the target by importance weights"
+        remarks += [f"above the diagonal 50% and 90% contours, blue: mixture{grey}", *filter(None, [why_not])]
     _remark(figure, remarks, layout)
     return axes, layout
 

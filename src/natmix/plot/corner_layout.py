@@ -5,6 +5,7 @@ import dataclasses
 _LARGEST, _WIDEST = 1.9, 14.0
 """Inches of a panel, and of all panels side by side."""
 _TRACES_WIDTH = 4.3
+_HIGHEST = 6.2
 _FEWEST_INSIDE = 4
 """Variables from which on the traces fit into the empty corner."""
 
@@ -13,19 +14,21 @@ Rectangle = tuple[float, float, float, float]
 
 @dataclasses.dataclass(frozen=True)
 class CornerLayout:
-    """A triangle of square panels; what is above its diagonal, or to its right, may show the traces.
+    """Square panels, a triangle or all of them; what is to their right, or above a triangle, may be traces.
 
     Attributes:
         n: variables.
         letters: of the longest name.
         traces: whether there are any.
         figures: of the longest number.
+        whole: whether there are panels above the diagonal.
     """
 
     n: int
     letters: int
     traces: bool
     figures: int = 5
+    whole: bool = False
 
     @property
     def panel(self) -> float:
@@ -89,8 +92,8 @@ class CornerLayout:
             x, y = width - wide - 0.2, height - 0.35 - high
         else:
             x, wide = width - _TRACES_WIDTH + 0.85, _TRACES_WIDTH - 1.05
-            y = self.bottom
-            high = self._beside
+            high = min(self._beside, _HIGHEST)
+            y = self.bottom + self._beside - high
         below = 0.36 * high
         return (
             self._shares(x, y + below + 0.12, wide, high - below - 0.12),
@@ -104,7 +107,7 @@ class CornerLayout:
 
     @property
     def _inside(self) -> bool:
-        return self.n >= _FEWEST_INSIDE
+        return self.n >= _FEWEST_INSIDE and not self.whole
 
     def _shares(self, x: float, y: float, wide: float, high: float) -> Rectangle:
         width, height = self.size

@@ -22,7 +22,7 @@ class FitAxes:
     """The axes of `plot_fit`; ``axes[i, j]`` is a panel of the corner plot.
 
     Attributes:
-        corner: axes of the corner plot [n, n], None above the diagonal.
+        corner: axes of the corner plot [n, n], None above the diagonal without contours.
         elbo: axes of the ELBO; None without traces.
         components: axes of the number of components; None without traces.
     """
@@ -55,6 +55,7 @@ def plot_fit(
     labels: Sequence[str] | None = None,
     samples: int = _SAMPLES,
     components: bool = True,
+    contours: bool = True,
     traces: bool = True,
     x: str = "evaluations",
     log_evidence: float | Estimate | None = None,
@@ -70,6 +71,7 @@ def plot_fit(
         labels: names of these coordinates. Default: the model's names, shortened, with the transformation.
         samples: how many points to draw.
         components: whether to draw components of at least 0.1% as ellipses of two standard deviations.
+        contours: whether to draw contours of mixture and target above the diagonal, as `plot_corner` does.
         traces: whether to show ELBO and number of components; a result without iterations has none.
         x: the horizontal axis of the traces: "iterations", "evaluations" or "seconds".
         log_evidence: the log normaliser of the target, if known.
@@ -79,7 +81,7 @@ def plot_fit(
         The axes; their ``figure`` is the figure.
     """
     traces = traces and bool(result.trajectory)
-    panels, layout = corner(result, dims, labels, samples, components, seed, traces)
+    panels, layout = corner(result, dims, labels, samples, components, contours, seed, traces)
     if not traces:
         return FitAxes(panels, None, None)
     figure = figure_of(panels[0, 0])

@@ -392,6 +392,23 @@ class Result:
 
         return plot_fit(self, **options)
 
+    def report(self, path: str | Path, *, title: str = "") -> Path:
+        """Write one HTML file about the fit, to be read in any browser and sent to others; returns its path.
+
+        It has the verdict in words, pairs of variables with draws, components and contours to look into,
+        modes, moments, importance weights, traces, costs, settings, and the call that repeats the fit.
+        Nothing in it comes from a network. The target is not evaluated: after ``fit(verify=False)`` ask for
+        ``diagnosis`` first. It works for a loaded result too, and says what is missing. It holds the draws
+        behind the ELBO and the variables' names, but no data and no code.
+
+        Args:
+            path: of the file, such as ``"fit.html"``; it is replaced in one step.
+            title: the headline; the names of variables if left out.
+        """
+        from natmix.report import write_report
+
+        return write_report(self, path, title)
+
     def to_arviz(
         self,
         *,

@@ -18,6 +18,7 @@ _ENDINGS = {
     "max_iterations": "stopped at the limit of iterations; the ELBO may still rise",
     "max_evaluations": "stopped at the limit of evaluations; the ELBO may still rise",
     "max_seconds": "stopped at the time limit; the ELBO may still rise",
+    "until": "stopped at the -ELBO asked for; the ELBO may still rise",
     "callback": "stopped by the callback; the ELBO may still rise",
     "interrupted": "INTERRUPTED: this is the best mixture up to then",
     "failed": "FAILED: the target raised an error; this is the best mixture up to then",

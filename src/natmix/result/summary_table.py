@@ -68,11 +68,11 @@ def _rows(variables: list[Variable], most: int) -> int:
 
 def _row(label: str, column: Float[np.ndarray, " N"]) -> tuple[str, ...]:
     sd = float(column.std())
-    mean, low, high = (_format(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
+    mean, low, high = (shown_number(v, sd) for v in (column.mean(), *np.quantile(column, [0.05, 0.95])))
     return label, mean, f"{sd:.3g}", low, high
 
 
-def _format(value: float, sd: float) -> str:
+def shown_number(value: float, sd: float) -> str:
     """Four significant digits, more if the standard deviation is small."""
     shown = 4
     if sd > 0 and np.isfinite(value / sd):

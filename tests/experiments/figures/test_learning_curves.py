@@ -63,10 +63,17 @@ def test_time_is_without_compilation_unless_it_is_asked_for():
     assert plot_learning_curves([late]).get_xlabel() == "seconds, without compilation"
 
 
-def test_lines_and_shades():
+def labels(ax):
+    return [line.get_label() for line in ax.get_lines() if not line.get_label().startswith("_")]
+
+
+def test_every_seed_has_a_line_beside_the_mean():
     ax = plot_learning_curves([TWO, run(seed(0, [1, 5], [4, 2]), codename="ZAMTRUX")])
-    assert [line.get_label() for line in ax.get_lines()] == ["SAMTRON", "ZAMTRUX"]
-    assert len(ax.collections) == 2
+    lines = ax.get_lines()
+    assert labels(ax) == ["SAMTRON", "ZAMTRUX"]
+    assert len(lines) == 2 + 2  # of the first run also those of its two seeds
+    np.testing.assert_array_equal(lines[0].get_ydata(), learning_curve(TWO).seeds[0])
+    assert ax.get_xlim()[0] <= 1
     low, high = ax.get_ylim()
     assert low < 1
     assert high > 7
@@ -99,12 +106,12 @@ def test_the_legend_lies_beside_the_curves():
 
 def test_runs_of_the_same_algorithm_are_told_apart():
     ax = plot_learning_curves([TWO, run(seed(0, [1, 5], [4, 2]), path="runs/b")])
-    assert [line.get_label() for line in ax.get_lines()] == ["SAMTRON (a)", "SAMTRON (b)"]
+    assert labels(ax) == ["SAMTRON (a)", "SAMTRON (b)"]
 
 
 @pytest.mark.parametrize(
     ("values", "scale"),
-    [([500, 0.2], "log"), ([500, -0.01], "symlog"), ([500, 300], "linear"), ([20_000, 11.4], "linear")],
+    [([500, 0.2], "log"), ([500, -0.01], "symlog"), ([500, 300], "linear"), ([20_000, 11.4], "function")],
 )
 def test_the_scale_suits_the_values(values, scale):
     assert plot_learning_curves([run(seed(0, [1, 5], values))]).get_yscale() == scale
@@ -112,9 +119,18 @@ def test_the_scale_suits_the_values(values, scale):
 
 def test_a_late_drop_does_not_hide_the_end():
     late = run(seed(0, [1, 2, 900, 950, 1000], [4e4, 4e4, 79, 78.5, 78]))
-    low, high = plot_learning_curves([late]).get_ylim()
-    assert low < 78 < 78.5 < high < 100
-    assert 800 < plot_learning_curves([late]).get_xlim()[0] < 900  # what is out of sight takes no room
+    ax = plot_learning_curves([late])
+    low, high = ax.get_ylim()
+    assert low < 78
+    assert high > 4e4
+    assert ax.get_xlim()[0] <= 1, "the curve begins with its first point"
+    place = ax.transAxes.inverted().transform(ax.transData.transform([[1, y] for y in (78, 79, 4e4)]))[:, 1]
+    assert place[1] - place[0] > 0.5, "the end takes most of the height"
+    assert place[2] < 1
+    ax.figure.canvas.draw()
+    shown = [label.get_text() for label in ax.get_yticklabels()]
+    assert "78.4" in shown or "78.5" in shown
+    assert any("0,000" in label for label in shown)
     stays = run(seed(0, [1, 2], [4e4, 78]), seed(1, [1, 2], [5e4, 4e4]))
     assert plot_learning_curves([stays]).get_ylim()[1] > 4e4  # the end of every curve is shown
 

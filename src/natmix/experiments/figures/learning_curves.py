@@ -1,4 +1,4 @@
-"""Learning curves: -ELBO over time or evaluations, mean and range over the seeds."""
+"""Learning curves: -ELBO over time or evaluations, of every seed and their mean."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from natmix.experiments.figures.base import Drawing, RunFigure, Subject
+from natmix.experiments.figures.compressed_axis import compress_above
 from natmix.experiments.runs import Run, SeedRun
-from natmix.plot.style import DPI, pyplot, tidy
+from natmix.plot.style import COMPONENT, DENSITY, DPI, PALETTE, pyplot, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +22,13 @@ X_LABELS = {
     "evaluations": "evaluations of the target",
     "iterations": "iterations",
 }
-COLOURS = ("#1f5f99", "#e4622b", "#2f8f5b", "#8a4fa3", "#b8860b", "#c2416b", "#4a9aa8", "#5f6b7a")
+COLOURS = (DENSITY, COMPONENT, *PALETTE)
 
 _POINTS = 200
 _LOG_RATIO = 30.0  # with more than this between best and worst a logarithmic axis shows more
 _NEAR_ZERO = 0.1
 _STEEP = 10.0
+_MUCH_HIGHER = 2.0  # the start above the rest, in heights of the rest
 _FEW_DECADES = 300.0  # right over left: with more, labels between the powers of ten do not fit
 _THOUSANDS = 1e4
 _SMALL = 1.0  # above it a logarithmic axis hides the differences that count
@@ -34,19 +36,36 @@ _SMALL = 1.0  # above it a logarithmic axis hides the differences that count
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """-ELBO of the seeds of a run: at each point that of the last evaluation before it."""
+    """-ELBO of the seeds of a run: at each point that of the last evaluation before it.
+
+    Attributes:
+        x: the points.
+        seeds: of every seed, NaN before its first evaluation.
+    """
 
     x: Float[np.ndarray, " P"]
-    mean: Float[np.ndarray, " P"]
-    low: Float[np.ndarray, " P"]
-    high: Float[np.ndarray, " P"]
+    seeds: Float[np.ndarray, "S P"]
+
+    @property
+    def mean(self) -> Float[np.ndarray, " P"]:
+        """Over all seeds; NaN before every seed has been evaluated."""
+        return np.asarray(self.seeds.mean(0))
+
+    @property
+    def low(self) -> Float[np.ndarray, " P"]:
+        """The smallest so far evaluated."""
+        return np.asarray(np.nanmin(self.seeds, 0))
+
+    @property
+    def high(self) -> Float[np.ndarray, " P"]:
+        """The largest so far evaluated."""
+        return np.asarray(np.nanmax(self.seeds, 0))
 
 
 def learning_curve(run: Run, x: str = "run_seconds") -> Curve:
-    """Mean, smallest and largest -ELBO over the seeds.
+    """-ELBO of every seed from the first evaluation of any of them on.
 
-    The range starts with the first evaluation of any seed, the mean (NaN before) when every seed has been
-    evaluated; a seed that stopped keeps its last value.
+    A seed that stopped keeps its last value.
     """
     _check_x(x)
     seeds = [seed for seed in run.seeds.values() if _usable(seed, x).any()]
@@ -58,11 +77,13 @@ def learning_curve(run: Run, x: str = "run_seconds") -> Curve:
     grid[0], grid[-1] = first, last
     # NaN before a seed's first evaluation.
     values = np.array([np.append(np.nan, y)[np.searchsorted(at, grid, side="right")] for at, y in curves])
-    return Curve(grid, values.mean(0), np.nanmin(values, 0), np.nanmax(values, 0))
+    return Curve(grid, values)
 
 
 def plot_learning_curves(runs: Sequence[Run], x: str = "run_seconds", ax: "Axes | None" = None) -> "Axes":
-    """-ELBO of several runs on one problem; lower is better.
+    """-ELBO of several runs on one problem, from the first evaluation on; lower is better.
+
+    Where the start is far above the end, the axis is logarithmic above a dashed line.
 
     Args:
         runs: of one problem, for their -ELBO is not comparable otherwise.
@@ -70,7 +91,7 @@ def plot_learning_curves(runs: Sequence[Run], x: str = "run_seconds", ax: "Axes 
         ax: where to draw; a new figure if left out.
 
     Returns:
-        The axes: a line per run for the mean over its seeds, shaded between the smallest and largest.
+        The axes: a thin line for every seed, and a thick one for the mean of a run's seeds.
     """
     _check_x(x)
     if not runs:
@@ -84,7 +105,9 @@ def plot_learning_curves(runs: Sequence[Run], x: str = "run_seconds", ax: "Axes 
     for number, (curve, label) in enumerate(zip(curves, run_labels(runs), strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         style = ("-", "--", ":", "-.")[number // len(COLOURS) % 4]
-        ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+        alone = len(curve.seeds) == 1
+        for seed in () if alone else curve.seeds:
+            ax.plot(curve.x, seed, color=colour, linewidth=0.6, alpha=0.55, linestyle=style)
         ax.plot(curve.x, curve.mean, color=colour, linewidth=1.6, linestyle=style, label=label)
     ax.set(xscale="log", xlabel=X_LABELS[x], ylabel="-ELBO")
     _scale_y(ax, curves)
@@ -153,7 +176,7 @@ def _usable(seed: SeedRun, x: str) -> np.ndarray:
 
 
 def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:
-    """Show the end of every curve in full; the steep start may lie outside the axes."""
+    """Show the end of every curve in full; a steep start is compressed."""
     lowest = min(curve.low.min() for curve in curves)
     highest = max(curve.high.max() for curve in curves)
     if -_NEAR_ZERO < lowest < _SMALL and highest > _LOG_RATIO * max(lowest, _NEAR_ZERO):
@@ -168,10 +191,13 @@ def _scale_y(ax: "Axes", curves: Sequence[Curve]) -> None:
     while start < _POINTS - 1 and top - lowest > _STEEP * max(abs(lowest), _SMALL):
         start = (start + _POINTS) // 2
         top = max(curve.high[start:].max() for curve in curves)
+    steep = highest > top + _MUCH_HIGHER * (top - lowest)
+    top = top if steep else highest
     margin = 0.06 * max(top - lowest, 1e-3 * max(abs(lowest), 1.0))
-    ax.set_ylim(lowest - margin, top + margin)
-    in_sight = [float(curve.x[np.argmax(curve.low <= top)]) for curve in curves]
-    ax.set_xlim(left=min(in_sight) / 1.1)
+    if steep:
+        compress_above(ax, lowest - margin, top + margin, highest)
+    else:
+        ax.set_ylim(lowest - margin, top + margin)
 
 
 def _check_x(x: str) -> None:
