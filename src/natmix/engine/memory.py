@@ -20,7 +20,7 @@ _SMALL = 2**28
 """Bytes that are not worth a look at what there is."""
 _NATIVE_PAIRS, _PAIRS, _SAMPLES, _COMPONENTS = 2.0, 4.0, 6.0, 3.2
 _NUMBERS_PER_SAMPLE = 5
-_REGRESSIONS = 32
+_REGRESSIONS_PER_CORE, _MOST_REGRESSIONS = 4, 32
 """How many temporary arrays of each kind an iteration has at once (benchmarks/speed/memory.py)."""
 
 
@@ -61,7 +61,8 @@ def bytes_needed(
     samples = item * int(pairs * (new + old) * slots + _SAMPLES * points * (dim + _NUMBERS_PER_SAMPLE))
     components = int(_COMPONENTS * slots * component)
     if not algorithm.ng_estimator.needs_gradient:
-        components += item * _REGRESSIONS * (family.num_features(dim) + 1) ** 2
+        matrices = min(_REGRESSIONS_PER_CORE * current().cores, _MOST_REGRESSIONS)
+        components += item * matrices * (family.num_features(dim) + 1) ** 2
     state = sum(parts.values())
     return MemoryNeed(
         state,
