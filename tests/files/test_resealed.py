@@ -38,11 +38,13 @@ def nonsense(rng, metadata, arrays):
     if metadata and rng.random() < 0.3:
         _other_text(rng, metadata)
     elif rng.random() < 0.2:
+        with np.errstate(over="ignore"):
+            half = array.astype(np.float16)
         choices = (
             array.reshape(-1)[:-1],
             np.append(array, array),
             array[None],
-            array.astype(np.float16),
+            half,
             np.zeros(array.shape, int),
         )
         arrays[name] = choices[rng.integers(len(choices))] if array.ndim else array[None]
