@@ -1,4 +1,4 @@
-"""Mixtures with condition numbers to 1e10, scales from 1e-8 to 1e8 and weights to 1e-30, against extended precision.
+"""Mixtures at condition numbers to 1e10, scales 1e-8 to 1e8 and weights to 1e-30, beside extended precision.
 
 The covariances are first rounded to the type under test; what is computed from them is then compared with
 the same computed in `numpy.longdouble`. The error that is allowed is that of a backward stable algorithm: a
