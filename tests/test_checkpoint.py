@@ -369,7 +369,7 @@ def test_a_killed_fit_goes_on(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", KINDS)
-def test_sixty_kills_change_nothing(kind, seed, tmp_path):
+def test_eighty_kills_change_nothing(kind, seed, tmp_path):
     """Ten of each kind, at random moments; the first two kinds take a fraction of a second."""
-    longest = 0.05 if kind in ("JAX", "NumPyro") else 0.5
+    longest = 0.05 if kind in ("JAX", "NumPyro", "PyMC") else 0.5
     assert_kills_change_nothing(kind, tmp_path, 5, longest, seed)

@@ -25,6 +25,7 @@ LAYERS = (
         "checks",
         "estimate",
         "files",
+        "host_memory",
         "interrupts",
         "random_keys",
         "registry",

@@ -19,6 +19,7 @@ from natmix.engine.clock import Clock
 from natmix.engine.final_elbo import FinalElbo
 from natmix.engine.fit_checkpoint import Begun, FitCheckpoints, Resume, owner_of, target_values
 from natmix.engine.limits import Limits
+from natmix.engine.memory import check_memory, check_mixture_memory
 from natmix.engine.single_fit import FitOptions, SingleFit
 from natmix.engine.snapshot import FitSnapshot, told
 from natmix.gmmvi import GMMVI
@@ -220,6 +221,7 @@ def fit(
     # The target: bad arguments about the start raise before it is called.
     target = target if model is None else model.target()
     dim = arguments.dimension(dim, target, model)
+    check_mixture_memory(arguments.family, dim, arguments.dtype, arguments.components or 1)
     initial = arguments.in_region(dim, key_start)
     found = as_target(target, dim, arguments.dtype, probe=np.asarray(initial.mixture.mean()))
     calls_before = calls_so_far(found.target)
@@ -284,7 +286,8 @@ def fit(
         # The run.
         with using(chosen.plan(initial.mixture).alone()):
             components = initial.mixture.num_components
-            capacity = initial_capacity(chosen, components, initial.mixture.dim)
+            capacity = initial_capacity(chosen, components, dim)
+            check_memory([chosen, *later], arguments.family, dim, arguments.dtype, capacity)
             state = chosen.init(key_run, initial.mixture, initial.prior, capacity)
             evaluations = probes + initial.evaluations
             one = SingleFit(chosen, known, state, components, options, evaluations, clock, later, checkpoints)

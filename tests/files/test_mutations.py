@@ -100,7 +100,7 @@ def test_damage_is_found_ten_thousand_times(kind, files, tmp_path, record_proper
     )
 
 
-@pytest.mark.parametrize("kind", ["mixture", "result", "checkpoint"])
+@pytest.mark.parametrize("kind", ["mixture", "result", "checkpoint", "fit checkpoint"])
 def test_a_header_that_claims_exabytes_costs_no_memory(kind, files, tmp_path):
     file = files[kind]
     path = tmp_path / NAME

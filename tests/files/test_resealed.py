@@ -38,11 +38,13 @@ def nonsense(rng, metadata, arrays):
     if metadata and rng.random() < 0.3:
         _other_text(rng, metadata)
     elif rng.random() < 0.2:
+        with np.errstate(over="ignore"):
+            half = array.astype(np.float16)
         choices = (
             array.reshape(-1)[:-1],
             np.append(array, array),
             array[None],
-            array.astype(np.float16),
+            half,
             np.zeros(array.shape, int),
         )
         arrays[name] = choices[rng.integers(len(choices))] if array.ndim else array[None]
@@ -109,6 +111,13 @@ def assert_sound(kind, found):
         assert {len(values) for values in trace.values()} <= {progress["iterations"]}
         assert all(row["iterations"] <= progress["iterations"] for row in rows)
         assert_weights(weights)
+    elif kind == "fit checkpoint":
+        _, begun, records = found
+        assert_mixture(begun.first.mixture)
+        assert_mixture(records.best)
+        numbers = records.numbers["progress"]
+        assert {len(values) for values in records.trajectory.values()} <= {numbers["iterations"]}
+        assert min(numbers["evaluations"], numbers["seconds"], begun.probes) >= 0
     elif kind == "weights":
         assert_weights(found)
     else:
@@ -137,7 +146,7 @@ def check(kind, files, tmp_path, count):
     return refused
 
 
-KINDS = ("mixture", "diagonal mixture", "result", "checkpoint", "trace", "weights")
+KINDS = ("mixture", "diagonal mixture", "result", "checkpoint", "fit checkpoint", "trace", "weights")
 
 
 @pytest.mark.parametrize("kind", KINDS)

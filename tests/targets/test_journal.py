@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
+from mutations import MUTATIONS, mutated
 
 import natmix
 from natmix import HostTarget
@@ -153,6 +155,41 @@ def test_damage_is_skipped_with_one_warning_and_never_a_value(tmp_path, caplog):
         assert len(caplog.messages) == 1
         assert str(path) in caplog.messages[0]
         assert "damaged" in caplog.messages[0]
+
+
+def mutations_of_a_journal(folder, count):
+    """Whatever is done to a journal: an error that names the file, or some of its records and no other."""
+    content = written(folder / "all")
+    (folder / "bad").mkdir()
+    path = folder / "bad" / "some.jsonl"
+    refused = fewer = 0
+    for name, damaged in mutated(1, content, [b"{}\n", b"PK" * 40], count):
+        path.write_bytes(damaged)
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        message, known = None, None
+        try:
+            known = right_records(Journal(folder / "bad", 2))
+        except ValueError as error:
+            message = str(error)
+        refused, fewer = refused + (known is None), fewer + (known is not None and known < len(POINTS))
+        assert message is None or (str(path) in message and len(message.splitlines()) == 1), name
+        assert known is None or known <= len(POINTS)
+        assert tracemalloc.get_traced_memory()[1] - before < 8 * len(content) + 200_000
+    return refused, fewer
+
+
+@pytest.mark.parametrize(
+    "count", [3 * len(MUTATIONS), pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "10,000"]
+)
+def test_a_damaged_journal_has_true_records_or_is_refused(count, tmp_path):
+    tracemalloc.start()
+    try:
+        refused, fewer = mutations_of_a_journal(tmp_path, count)
+    finally:
+        tracemalloc.stop()
+    print(f"\njournal: {refused} refused, {fewer} with fewer records, of {count}")
+    assert fewer > count / 2
 
 
 def test_writers_at_the_same_time_have_files_of_their_own(tmp_path):

@@ -85,6 +85,8 @@ class AbstractBatchRunner(AbstractRunner):
     ) -> list[Chunk]:
         start = time.perf_counter()
         capacity = self.next_capacity(states)
+        if capacity > max(s.mixture.num_components for s in states):
+            self._check_room(states[0], capacity, len(states))
         places, batch = self._seated(states, capacity)
         active = np.zeros(batch.size, bool)
         active[places] = True
@@ -108,7 +110,7 @@ class AbstractBatchRunner(AbstractRunner):
         if n:
             self._compile_larger(
                 batch.size,
-                batch.capacity,
+                ends[0],
                 int(arrays["components"][-1].max()),
                 lambda larger: functools.partial(
                     self._compiled, batch_resized(self.algorithm, batch, larger)

@@ -140,6 +140,8 @@ class ChunkRunner(AbstractRunner):
 
         may_shrink = state.sample_selector is None
         wanted = self._wanted_capacity([SlotUse(capacity, full)], present, iteration, may_shrink)
+        if wanted > capacity:
+            self._check_room(state, wanted)
         return state if wanted == capacity else resized(self.algorithm, state, wanted)
 
     # A target inside JAX ------------------------------------------------------------------------
@@ -160,7 +162,7 @@ class ChunkRunner(AbstractRunner):
         if n:
             self._compile_larger(
                 1,
-                capacity,
+                state,
                 int(arrays["components"][-1]),
                 lambda larger: functools.partial(self._compiled, resized(self.algorithm, state, larger)),
             )

@@ -459,7 +459,23 @@ def _mixture(path: Path, stored: Mapping[str, np.ndarray], family: str, dtype: A
     exact = [stored.get(f"{_LEAF}{i}", np.zeros(0)) for i in range(len(leaves))]
     if any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(exact, leaves, strict=True)):
         raise DamagedFileError(f"{path} is damaged: the arrays of a mixture have other shapes or types.")
+    if not all(_agree(a, np.asarray(b)) for a, b in zip(exact, leaves, strict=True)):
+        raise DamagedFileError(f"{path} is damaged: the arrays of a mixture contradict each other.")
     return jax.tree.unflatten(structure, exact)
+
+
+def _agree(stored: np.ndarray, built: np.ndarray) -> bool:
+    """Whether two arrays are equal but for rounding."""
+    there, here = stored.astype(float), built.astype(float)
+    finite = np.isfinite(here)
+    if not np.array_equal(there[~finite], here[~finite], equal_nan=True):
+        return False
+    largest = np.max(np.abs(here[finite]), initial=0.0)
+    return bool(np.all(np.abs(there[finite] - here[finite]) <= _ROUNDING * largest))
+
+
+_ROUNDING = 1e-3
+"""By how much of an array's largest entry its entries may differ from those computed again."""
 
 
 def _check_numbers(path: Path, before: Before, numbers: StoredFit) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from natmix.array_types import Scalar
 from natmix.engine.background_compilation import BackgroundCompilation
 from natmix.engine.capacity import fewest_slots, grown, shrunk
+from natmix.engine.memory import shortage
 from natmix.gmmvi import GMMVI
 from natmix.kernels.compilation import quick_jit
 from natmix.kernels.plan import using
@@ -21,6 +22,7 @@ from natmix.mixture import Mixture
 from natmix.mixture.padding import padded_components
 from natmix.modules.changes import insert_components
 from natmix.modules.state import State, placed_state
+from natmix.targets import TargetError
 
 CHUNK = 128
 """The most iterations of a chunk. Between two chunks the host has control."""
@@ -118,6 +120,8 @@ class AbstractRunner(abc.ABC):
             if capacity >= self._most_capacity:
                 return None
             capacity = self._larger(capacity)
+        if capacity > state.mixture.num_components and self._shortage(state, capacity):
+            return None
         with using(self.algorithm.plan(state)):
             if capacity > state.mixture.num_components:
                 state = resized(self.algorithm, state, capacity)
@@ -125,18 +129,32 @@ class AbstractRunner(abc.ABC):
             changed = _inserted(state, padded, jnp.asarray(kept, state.mixture.dtype))
             return placed_state(dataclasses.replace(changed, prior=prior))
 
+    def _shortage(self, state: State, capacity: int, runs: int = 1) -> str | None:
+        """Why there is no memory for so many slots; None if there is."""
+        family = type(state.mixture.components)
+        with using(self.algorithm.plan(state)):
+            return shortage(self.algorithm, family, self._dim, state.mixture.dtype, capacity, runs)
+
+    def _check_room(self, state: State, capacity: int, runs: int = 1) -> None:
+        """Raise an error if there is no memory for so many slots."""
+        why = self._shortage(state, capacity, runs)
+        if why is not None:
+            raise TargetError(f"The mixture cannot grow. {why}")
+
     def _larger(self, capacity: int) -> int:
         return min(grown(self.algorithm, capacity, self._dim), self._most_capacity)
 
     def _compile_larger(
-        self, size: int, capacity: int, components: int, larger_program: Callable[[int], Callable[[], object]]
+        self, size: int, state: State, components: int, larger_program: Callable[[int], Callable[[], object]]
     ) -> None:
-        """Compile the next larger program in the background if it is due.
+        """Compile the next larger program in the background if it is due and there is memory for it.
 
         ``larger_program`` of a capacity returns the function that compiles it.
         """
+        capacity = state.mixture.num_components
         larger = self._larger(capacity)
-        if (size, larger) not in self._warm and self._background.due(capacity, components, larger):
+        due = (size, larger) not in self._warm and self._background.due(capacity, components, larger)
+        if due and not self._shortage(state, larger, size):
             with self._compiling():
                 compile_program = larger_program(larger)
             self._background.start(larger, compile_program)

@@ -395,7 +395,7 @@ class SingleFit:
         run = self._run
         changed = self._runner.with_components(run.state, addition.components, addition.kept, addition.prior)
         if changed is None:
-            return "there is no room for more components (component_adaptation={'max_components': ...})"
+            return "there is no room for more components (component_adaptation.max_components, or memory)"
         run.state = changed
         self._rule.restart(int(changed.births))
         self._accuracy.restart()

@@ -18,6 +18,7 @@ import jax
 from jax.sharding import Mesh
 
 from natmix.array_types import PyTree
+from natmix.host_memory import free_host_memory
 from natmix.kernels.native.library import available
 
 SWITCH = "NATMIX_NATIVE"
@@ -139,6 +140,24 @@ def default_device() -> jax.Device:
     """The device that JAX puts new arrays on."""
     chosen: Any = getattr(jax.config, "jax_default_device")  # noqa: B009  not among its declared attributes
     return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
+
+
+def free_memory() -> int | None:
+    """Bytes that new arrays may take on the devices of the plan in use; None where that is not known."""
+    plan = current()
+    if plan.on_cpu:
+        return free_host_memory()
+    devices = [default_device()] if plan.mesh is None else list(plan.mesh.devices.flat)
+    left = [_free(device) for device in devices]
+    known = [each for each in left if each is not None]
+    return None if len(known) < len(left) else len(left) * min(known)
+
+
+def _free(device: jax.Device) -> int | None:
+    stats = device.memory_stats() or {}
+    if "bytes_limit" not in stats:
+        return None
+    return max(0, stats["bytes_limit"] - stats.get("bytes_in_use", 0))
 
 
 def on_default_device(tree: PyTree) -> bool:

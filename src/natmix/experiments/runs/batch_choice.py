@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from natmix.engine.batch_runner import BatchRunner
 from natmix.engine.capacity import initial_capacity
+from natmix.engine.memory import shortage
 from natmix.experiments.runs.config import RunConfig
+from natmix.gaussians import family_named
 from natmix.gmmvi import GMMVI
 from natmix.kernels.plan import current
 from natmix.modules.state import State
@@ -48,8 +50,13 @@ class BatchChoice(NamedTuple):
     def at_first(self, seeds: int) -> bool:
         """Whether that many new seeds may begin together."""
         config = self.config
-        capacity = initial_capacity(config.algorithm, config.components, len(config.start.mean))
-        return seeds > 1 and self._allows(capacity, seeds)
+        dim, family = len(config.start.mean), family_named(config.covariance)
+        capacity = initial_capacity(config.algorithm, config.components, dim)
+        if seeds < 2 or not self._allows(capacity, seeds):
+            return False
+        return bool(self.together) or not shortage(
+            config.algorithm, family, dim, config.dtype, capacity, seeds
+        )
 
     def still(self, runner: BatchRunner, states: Sequence[State]) -> bool:
         """Whether seeds that run together should go on so."""

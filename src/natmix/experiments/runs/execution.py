@@ -10,12 +10,14 @@ from typing import Any
 import jax.numpy as jnp
 
 from natmix.engine.batch_runner import BatchRunner
+from natmix.engine.capacity import initial_capacity
 from natmix.engine.checkpoint_schedule import CHECKPOINT_SECONDS
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import FitLoop
 from natmix.engine.limits import Limits
+from natmix.engine.memory import check_memory
 from natmix.engine.runner import AbstractRunner
 from natmix.engine.stacking import obstacle
 from natmix.experiments.problems.base import Problem
@@ -33,6 +35,7 @@ from natmix.files.lock import lock
 from natmix.files.saving import Saving
 from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
 from natmix.files.sealed_json import write_sealed_json
+from natmix.gaussians import family_named
 from natmix.interrupts import Interrupt
 from natmix.modules.state import State
 from natmix.targets.failures import FAILURES
@@ -88,6 +91,7 @@ def execute(
     """
     out, seeds, watcher = Path(out), list(seeds), watcher or Silence()
     check_budget(config)
+    _check_memory(config, len(seeds) if together else 1)
     joint, where = prepare(out, config.to_json(), seeds), environment()
     run = fingerprint(joint)
     todo = [seed for seed in seeds if not is_finished(out, seed, config.limits, run)]
@@ -252,6 +256,13 @@ def check_budget(config: RunConfig) -> None:
             f"{limit:,} evaluations are not enough: the first iteration needs {needed:,}; allow more, "
             "or lower sample_selector.desired_samples."
         )
+
+
+def _check_memory(config: RunConfig, runs: int) -> None:
+    dim = len(config.start.mean)
+    slots = initial_capacity(config.algorithm, config.components, dim)
+    family = family_named(config.covariance)
+    check_memory([config.algorithm], family, dim, config.dtype, slots, runs)
 
 
 def is_finished(out: Path, seed: int, limits: Limits, run: str | None = None) -> bool:
