@@ -1,6 +1,6 @@
 """A Stan program with two modes: the period of a star that moves to and fro, from six velocities.
 
-Needs ``pip install 'natmix[stan]'`` and a C++ compiler; compiling takes about a minute the first time.
+Needs natmix's extra ``stan`` and a C++ compiler; compiling takes about a minute the first time.
 """
 
 import importlib.util
@@ -10,9 +10,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import natmix
+from natmix.text.extras import install
 
 if not any(importlib.util.find_spec(name) for name in ("bridgestan", "httpstan")):
-    print("Skipped: this tutorial needs Stan, pip install 'natmix[stan]'.")
+    print(f"Skipped: this tutorial needs Stan: {install('stan')}.")
     raise SystemExit
 
 PROGRAM = """

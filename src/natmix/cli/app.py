@@ -14,6 +14,7 @@ from natmix.cli.references import references
 from natmix.cli.reproduce import reproduce
 from natmix.cli.run import run
 from natmix.cli.show import show
+from natmix.kernels import native
 
 app = typer.Typer(
     name="natmix",
@@ -36,6 +37,8 @@ app.add_typer(reproduce, name="reproduce")
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"natmix {__version__}")
+        if not native.available():
+            typer.echo("without native kernels: fits on a CPU are slower (docs/devices.md)")
         raise typer.Exit
 
 
