@@ -18,8 +18,8 @@ EXTRAS = ("plot", "sklearn", "numpyro", "pymc", "arviz", "problems", "talos")
 
 HEAD = """# Licences
 
-natmix has the [MIT licence](../LICENSE). Its wheels hold natmix's code alone. pip installs what it depends on,
-under the licences that each package states. `make licences` writes this page from the metadata of the installed
+natmix has the [MIT licence](../LICENSE). Its wheels hold natmix's code alone. pip installs what it needs,
+under the licences that each package states. `make licences` writes this page from metadata of the installed
 packages. Beside natmix's code the repository holds a font ([its licence](site/math-font-licence.txt)) and a
 script (`docs/site/iframe-worker.js`, MIT) for the documentation site.
 """

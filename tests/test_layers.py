@@ -12,7 +12,7 @@ ROOT = Path(natmix.__file__).parent
 LAYERS = (
     ("cli", "__main__"),
     ("experiments", "calibration"),
-    ("fit", "fit_many", "result", "plot"),
+    ("fit", "fit_many", "integrations", "result", "plot"),
     ("engine",),
     ("diagnostics", "initialization"),
     ("gmmvi",),
