@@ -22,6 +22,8 @@ from natmix.random_keys import as_key
 from natmix.targets import JaxTarget
 from natmix.text.extras import needs
 
+__all__ = ["GMMVIInfo", "GMMVIState", "gmmvi"]
+
 
 class GMMVIState(NamedTuple):
     """What `step` carries on.

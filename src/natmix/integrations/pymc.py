@@ -7,6 +7,8 @@ import numpy as np
 from natmix.fit import fit as natmix_fit
 from natmix.text.extras import needs
 
+__all__ = ["fit"]
+
 
 def fit(
     model: Any = None,
