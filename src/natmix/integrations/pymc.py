@@ -53,7 +53,7 @@ def fit(
         verdict=result.diagnosis.verdict,
         elbo=float(result.elbo),
         log_evidence=float(evidence.value),
-        log_evidence_se=float(evidence.se),
+        log_evidence_se=float(evidence.standard_error),
     )
     return data
 
