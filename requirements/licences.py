@@ -4,7 +4,7 @@ Run: make licences, which writes docs/licences.md. Packages of other people come
 natmix's wheels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -35,7 +35,7 @@ SHORT = {
 def licence(name: str) -> str:
     """As the package states it: the SPDX expression, or a short text, or the classifiers."""
     about = metadata.metadata(name)
-    stated = about.get("License-Expression") or about.get("License") or ""
+    stated = str(about.json.get("license_expression") or about.json.get("license") or "")
     classifiers = [c.split(" :: ")[-1] for c in about.get_all("Classifier") or [] if c.startswith("License")]
     if stated and len(stated) < 60 and "\n" not in stated:
         return SHORT.get(stated, stated)
@@ -65,7 +65,7 @@ def closure(name: str, extras: tuple[str, ...] = ()) -> set[str]:
     return found
 
 
-def table(rows: list[tuple[str, ...]], head: tuple[str, ...]) -> str:
+def table(rows: Sequence[tuple[str, ...]], head: tuple[str, ...]) -> str:
     """Markdown."""
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -61,7 +61,7 @@ def environment(folder: Path, *packages: str | Path, settings: Mapping[str, str]
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     call(
         [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages],
-        clean_environment(folder.parent) | (settings or {}),
+        clean_environment(folder.parent) | dict(settings or {}),
     )
     return python
 
