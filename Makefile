@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
 PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
 
-.PHONY: demo test tests wheel test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs site tutorials notebooks gallery clean
+.PHONY: demo test tests wheel release-check test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs site tutorials requirements licences audit notebooks gallery clean
 
 demo: $(VENV)/.plot ## fit a multimodal target, save a picture under demo/
 	$(BIN)/natmix demo
@@ -86,6 +86,23 @@ bench-posteriordb: $(VENV)/.stan ## natmix and Stan's NUTS on posteriordb (hours
 wheel: $(VENV)/.created ## the package with its native kernels for this machine, under dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
+# Keep what was built: make release-check RELEASE='--keep dist'
+release-check: $(VENV)/.created ## build source distribution and wheel, install each into an empty environment, run README's example
+	$(BIN)/python tests/release_check.py $(RELEASE)
+
+UV := $(VENV)-tools/bin/uv
+requirements: $(VENV)-tools/.installed ## list the development tools anew, with hashes, for each Python (PyPI)
+	set -e; for version in 3.11 3.12 3.13; do $(UV) pip compile pyproject.toml --quiet --upgrade --no-config \
+	  --default-index https://pypi.org/simple --extra dev --extra docs --python-version $$version --universal \
+	  --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command 'make requirements' \
+	  --output-file requirements/dev-$$version.txt; done
+
+licences: $(VENV)/.dev ## list the licences of what natmix depends on, in docs/licences.md
+	$(BIN)/python requirements/licences.py
+
+audit: $(VENV)-tools/.installed ## known vulnerabilities of what requirements/ lists; fails where they cannot be looked up
+	$(VENV)-tools/bin/python requirements/audit.py $(AUDIT)
+
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(VENV)-* $(GMMVI) benchmarks/out demo site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -95,8 +112,10 @@ $(VENV)/.plot: $(VENV)/.created $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --editable '.[plot]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.created $(PACKAGE)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+# As listed in requirements/, with hashes; where those files are not to be had, as pyproject.toml allows. With
+# LOCKED=1 that is an error.
+$(VENV)/.dev: $(VENV)/.created $(PACKAGE) $(wildcard requirements/*)
+	$(BIN)/python requirements/install.py $(if $(LOCKED),--locked)
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.created $(PACKAGE)
@@ -113,6 +132,11 @@ $(VENV)/.reference: $(VENV)/.created $(PACKAGE)
 
 $(VENV)/.bench: $(VENV)/.created $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --editable '.[plot,problems]'
+	@touch $@
+
+$(VENV)-tools/.installed: | $(VENV)/.created
+	$(PYTHON) -m venv $(VENV)-tools
+	$(VENV)-tools/bin/python -m pip install --quiet 'uv>=0.9' 'pip-audit>=2.9'
 	@touch $@
 
 # The reference has an environment of its own: TensorFlow stays away from natmix.

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +55,12 @@ class Library:
         return list(dict.fromkeys((PACKAGE / self.sources, SHARED)))
 
 
+OFF = os.environ.get("NATMIX_NATIVE") == "0"
+"""Asked for a package without native kernels: a wheel for all platforms."""
+
+MACOS = (11, 0)
+"""The oldest macOS that a wheel is for, as jaxlib's."""
+
 LIBRARIES = (
     Library("kernels/native/libnatmix.so", "kernels/native/c"),
     Library("experiments/native/libnatmix_experiments.so", "experiments/native/c"),
@@ -85,6 +92,25 @@ def compiler() -> tuple[str, ...]:
     return found or (sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")
 
 
+def wheel_platform() -> str:
+    """The platform of the wheel's tag: that of the compiled libraries, which have one processor."""
+    name = sysconfig.get_platform()
+    if name.startswith("macosx-"):
+        _, version, processor = name.split("-")
+        processor = platform.machine() if processor == "universal2" else processor
+        oldest = max(MACOS, tuple(map(int, version.split("."))))
+        name = f"macosx-{oldest[0]}.{oldest[1]}-{processor}"
+    return name.replace("-", "_").replace(".", "_")
+
+
+def platform_flags() -> tuple[str, ...]:
+    """What makes the compiler produce libraries for `wheel_platform`, which need not be this machine's."""
+    found = wheel_platform().split("_", 3)
+    if found[0] != "macosx" or machine_compiler() is None:
+        return ()
+    return ("-arch", found[3], f"-mmacosx-version-min={found[1]}.{found[2]}")
+
+
 def ffi_include() -> Path:
     """The folder of jaxlib's header of XLA's interface; jaxlib is not imported, which takes a second."""
     spec = importlib.util.find_spec("jaxlib")
@@ -96,7 +122,7 @@ def ffi_include() -> Path:
 
 def compile_objects(library: Library, folder: Path, flags: Sequence[str] = FLAGS) -> list[Path]:
     """The object files of a library, in this folder."""
-    sets = list(INSTRUCTIONS) if platform.machine().lower() in ("x86_64", "amd64") else ["plain"]
+    sets = list(INSTRUCTIONS) if wheel_platform().endswith(("x86_64", "amd64")) else ["plain"]
     digest = runpy.run_path(str(SHARED.parent / "sources.py"))["digest"]
     jobs = {name: ("instruction_set.c", *INSTRUCTIONS[name], f"-DBUILD={name}") for name in sets}
     jobs |= {name: (f"{name}.c",) for name in PARTS}
@@ -106,6 +132,7 @@ def compile_objects(library: Library, folder: Path, flags: Sequence[str] = FLAGS
         _run(
             *compiler(),
             *flags,
+            *platform_flags(),
             *ALWAYS,
             *options,
             *include,
@@ -122,7 +149,7 @@ def build(library: Library, target: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         built = folder / target.name
-        _run(*compiler(), "-shared", *compile_objects(library, folder), "-lm", "-o", built)
+        _run(*compiler(), *platform_flags(), "-shared", *compile_objects(library, folder), "-lm", "-o", built)
         target.parent.mkdir(parents=True, exist_ok=True)
         # A process that has the old library open keeps it.
         shutil.copy(built, target.with_suffix(".new"))

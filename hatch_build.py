@@ -1,13 +1,13 @@
 """Compiles natmix's native kernels when natmix is built or installed; see build_native.py.
 
-Where that does not work natmix is installed without them, and says so. A library that an earlier installation
-left in the source tree stays: natmix refuses it by itself if it does not belong to the sources.
+Where that does not work natmix is installed without them, which pip shows with ``-v``, ``natmix --version``
+always. ``NATMIX_NATIVE=0`` leaves them out, and makes a wheel for all platforms. A library that an earlier
+installation left in the source tree stays: natmix refuses it by itself if it does not belong to the sources.
 """
 
 import os
 import shutil
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class NativeKernels(BuildHookInterface):
             self.app.display_warning(f"natmix is installed without its native kernels: {error}")
             return
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = f"py3-none-{build_native.wheel_platform()}"
         if not editable:
             for library in build_native.LIBRARIES:
                 build_data["force_include"][str(root / library.path)] = f"natmix/{library.path}"
@@ -57,4 +57,4 @@ class NativeKernels(BuildHookInterface):
 
 
 def _possible(target: str) -> bool:
-    return target == "wheel" and os.name == "posix"
+    return target == "wheel" and os.name == "posix" and not build_native.OFF

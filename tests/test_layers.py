@@ -12,7 +12,7 @@ ROOT = Path(natmix.__file__).parent
 LAYERS = (
     ("cli", "__main__", "watch"),
     ("experiments", "calibration"),
-    ("fit", "fit_many", "result", "plot", "recorders", "report"),
+    ("fit", "fit_many", "integrations", "result", "plot", "recorders", "report"),
     ("engine",),
     ("diagnostics", "initialization"),
     ("gmmvi",),

@@ -14,7 +14,8 @@ import pytest
 
 import natmix
 from natmix.experiments import problems
-from natmix.text.extras import install, needs
+from natmix.text import extras
+from natmix.text.extras import install, installed_from, needs
 from natmix.text.suggestions import closest, hint, meant
 
 ROOT = Path(natmix.__file__).parent
@@ -90,7 +91,7 @@ def test_an_algorithm_that_means_nothing_suggests_nothing():
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     with (
-        pytest.raises(ImportError, match=re.escape("This needs X: pip install 'natmix[plot]'.")),
+        pytest.raises(ImportError, match=re.escape(f"This needs X: {install('plot')}.")),
         needs("X", "plot"),
     ):
         raise ImportError("no X")
@@ -111,6 +112,40 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     ):
         with pytest.raises(ImportError, match=re.escape(f"needs {library}: {install(extra)}.")):
             call()
+
+
+def clone(folder):
+    (folder / "src" / "natmix").mkdir(parents=True)
+    (folder / "pyproject.toml").touch()
+    return folder
+
+
+def command(monkeypatch, package, record):
+    monkeypatch.setattr(extras, "_installed", lambda: installed_from(package, record))
+    return install("plot")
+
+
+def test_an_extra_is_installed_as_natmix_was(monkeypatch, tmp_path):
+    root = clone(tmp_path / "a clone")
+    package = tmp_path / "site-packages" / "natmix"
+    folder = {"url": root.as_uri(), "dir_info": {}}
+    wheel = {"url": "file:///tmp/natmix-0.2.0-py3-none-any.whl", "archive_info": {}}
+    repository = {"url": "https://example.org/natmix.git", "vcs_info": {"vcs": "git"}}
+    gone = {"url": "file:///nowhere/natmix", "dir_info": {}}
+    for place, record, expected in (
+        (package, {}, "pip install 'natmix[plot]'"),
+        (package, wheel, "pip install 'natmix[plot]'"),
+        (package, gone, "pip install 'natmix[plot]'"),
+        (package, repository, "pip install 'natmix[plot] @ git+https://example.org/natmix.git'"),
+        (package, folder, f"pip install '{root}[plot]'"),
+        (root / "src" / "natmix", {}, f"pip install --editable '{root}[plot]'"),
+    ):
+        assert command(monkeypatch, place, record) == expected
+    monkeypatch.chdir(root)
+    assert command(monkeypatch, package, folder) == "pip install '.[plot]'"
+    assert command(monkeypatch, root / "src" / "natmix", {}) == "pip install --editable '.[plot]'"
+    monkeypatch.setattr("sys.platform", "win32")
+    assert command(monkeypatch, package, {}) == 'pip install "natmix[plot]"'
 
 
 def test_extras_exist():

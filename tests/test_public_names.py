@@ -24,6 +24,8 @@ PACKAGES = (
     "natmix.experiments",
     "natmix.gaussians",
     "natmix.initialization",
+    "natmix.integrations.blackjax",
+    "natmix.integrations.pymc",
     "natmix.mixture",
     "natmix.models",
     "natmix.plot",
@@ -32,7 +34,7 @@ PACKAGES = (
     "natmix.targets",
 )
 WITH_METHODS = ("GMMVI", "Mixture", "Result", "JaxTarget", "HostTarget")
-LAZY = ("calibration", "diagnostics", "experiments", "models", "plot", "recorders")
+LAZY = ("calibration", "diagnostics", "experiments", "integrations", "models", "plot", "recorders")
 
 
 def public_names() -> Iterator[str]:

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A Stan program with two modes
 #
-# The period of a star that moves to and fro, from six velocities. Needs `pip install 'natmix[stan]'`
-# and a C++ compiler. Compiling takes about a minute the first time.
+# The period of a star that moves to and fro, from six velocities. Needs the extra `stan` and
+# a C++ compiler. Compiling takes about a minute the first time.
 
 # %%
 import importlib.util
@@ -12,9 +12,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import natmix
+from natmix.text.extras import install
 
 if not any(importlib.util.find_spec(name) for name in ("bridgestan", "httpstan")):
-    print("Skipped: this tutorial needs Stan, pip install 'natmix[stan]'.")
+    print(f"Skipped: this tutorial needs Stan: {install('stan')}.")
     raise SystemExit
 
 PROGRAM = """

@@ -27,11 +27,11 @@ finally:
         gc.enable()
 
 if TYPE_CHECKING:
-    from natmix import calibration, diagnostics, experiments, models, plot, recorders
+    from natmix import calibration, diagnostics, experiments, integrations, models, plot, recorders
     from natmix.result.combine import combine
     from natmix.result.compare import compare
 
-_SUBPACKAGES = ("calibration", "diagnostics", "experiments", "models", "plot", "recorders")
+_SUBPACKAGES = ("calibration", "diagnostics", "experiments", "integrations", "models", "plot", "recorders")
 _LAZY_FUNCTIONS = ("combine", "compare")
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "experiments",
     "fit",
     "fit_many",
+    "integrations",
     "load_metadata",
     "models",
     "plot",

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from natmix import MODULES, Mixture
 from natmix.cli import app, demo
 from natmix.cli.target import log_density
 from natmix.plot.grid import on_grid
+from natmix.text.extras import install
 
 PNG = b"\x89PNG\r\n"
 
@@ -30,10 +32,15 @@ def finished_demo(tmp_path_factory):
     return run("demo", "--out", str(out), "--seed", "3", "--max-iterations", "3"), out
 
 
-def test_version():
+def test_version_says_if_the_kernels_are_missing(monkeypatch):
+    monkeypatch.setattr("natmix.kernels.native.available", lambda: True)
+    assert run("--version").output == f"natmix {natmix.__version__}\n"
+    monkeypatch.setattr("natmix.kernels.native.available", lambda: False)
     outcome = run("--version")
     assert outcome.exit_code == 0
-    assert outcome.output == f"natmix {natmix.__version__}\n"
+    first, second = outcome.output.splitlines()
+    assert first == f"natmix {natmix.__version__}"
+    assert second.startswith("without native kernels: fits on a CPU are slower")
 
 
 def test_python_dash_m_is_the_same_command():
@@ -83,7 +90,7 @@ def test_demo_without_matplotlib_says_so_and_keeps_the_mixture(monkeypatch, tmp_
     monkeypatch.setattr(demo, "_has_matplotlib", lambda: False)
     outcome = run("demo", "--out", str(tmp_path), "--max-iterations", "1")
     assert outcome.exit_code == 0
-    assert "pip install 'natmix[plot]'" in outcome.output
+    assert install("plot") in outcome.output
     assert not (tmp_path / "fit.png").exists()
     assert (tmp_path / "mixture.safetensors").exists()
 
@@ -95,7 +102,7 @@ def test_report_without_matplotlib_names_the_extra(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", no_matplotlib)
-    with pytest.raises(ImportError, match=r"pip install 'natmix\[plot\]'"):
+    with pytest.raises(ImportError, match=re.escape(install("plot"))):
         pyplot()
 
 

@@ -10,6 +10,7 @@ from natmix import Mixture
 from natmix.cli import listing
 from natmix.cli.run_table import mean_and_error, number
 from natmix.experiments import problems, runs
+from natmix.text.extras import install
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -34,14 +35,14 @@ def _dimension(name):
 
 def test_list_without_data_and_runs(tmp_path, monkeypatch):
     def load(name):
-        raise ImportError("The file is missing: pip install 'natmix[problems]', or put it somewhere.")
+        raise ImportError(f"The file is missing: {install('problems')}, or put it somewhere.")
 
     monkeypatch.setattr(problems, "load", load)
-    assert listing._loaded("wine") == "pip install 'natmix[problems]'"
+    assert listing._loaded("wine") == install("problems")
     monkeypatch.setenv("COLUMNS", "160")
     outcome = natmix("list", "--runs", tmp_path)
     assert outcome.exit_code == 0
-    assert "pip install 'natmix[problems]'" in outcome.stdout
+    assert install("problems") in outcome.stdout
     assert outcome.stdout.rstrip().endswith("none")
 
 
@@ -166,7 +167,7 @@ def test_compare_without_matplotlib_keeps_the_table(finished, monkeypatch, tmp_p
     monkeypatch.setattr("natmix.cli.compare.importlib.util.find_spec", lambda name: None)
     outcome = natmix("compare", finished[1], "--out", tmp_path / "x.png")
     assert outcome.exit_code == 0
-    assert "pip install 'natmix[plot]'" in outcome.stdout
+    assert install("plot") in outcome.stdout
     assert not (tmp_path / "x.png").exists()
 
 

@@ -61,7 +61,7 @@ Y = np.array([0.3, 1.8, 2.2, -0.5, 1.1])
 DATA = {"N": 5, "y": Y, "R": 2, "K": 2, "closed": 0}
 
 stan = pytest.mark.skipif(
-    importlib.util.find_spec("httpstan") is None, reason="needs httpstan: pip install 'natmix[stan]'"
+    importlib.util.find_spec("httpstan") is None, reason="needs httpstan, of the extra stan"
 )
 
 

@@ -19,6 +19,7 @@ from natmix.cli.show import show
 from natmix.cli.study import study
 from natmix.cli.tune import tune
 from natmix.cli.watch import watch
+from natmix.kernels import native
 
 app = typer.Typer(
     name="natmix",
@@ -46,6 +47,8 @@ app.command()(tune)
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"natmix {__version__}")
+        if not native.available():
+            typer.echo("without native kernels: fits on a CPU are slower (docs/devices.md)")
         raise typer.Exit
 
 

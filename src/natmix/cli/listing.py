@@ -99,7 +99,7 @@ def _loaded(name: str) -> "Problem | str":
         # Of a family for any dimension, the smallest problem has the same text and is built fastest.
         return problems.load(re.sub(r"^(gmm|stm)\d+$", r"\g<1>2", name))
     except ImportError as error:
-        install = re.search(r"pip install '[^']*'", str(error))
+        install = re.search(r"pip install (--editable )?(['\"]).*?\2", str(error))
         return install[0] if install else str(error)
     except ValueError as error:
         return str(error)

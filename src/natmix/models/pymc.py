@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from natmix.array_types import PRNGKey, Scalar
 from natmix.models.base import AbstractModel, Points, PriorRegion, by_name, prior_remark
 from natmix.models.given import Given
+from natmix.models.holders import has_class, holds_pymc_model, pymc_model
 from natmix.models.prediction_pymc import predictions
 from natmix.text.extras import needs
 from natmix.text.suggestions import meant
@@ -23,19 +24,18 @@ class PymcModel(AbstractModel):
     PyMC switches JAX to double precision when it compiles for it.
 
     Args:
-        model: with its data observed.
+        model: with its data observed; or a `bambi.Model`, whose PyMC model is taken.
     """
 
     @classmethod
     def recognises(cls, given: Given) -> bool:
-        """A `pymc.Model`, without importing PyMC to find out."""
-        classes = type(given.target).__mro__
-        return any(c.__module__.split(".")[0] == "pymc" and c.__name__ == "Model" for c in classes)
+        """A `pymc.Model` or a `bambi.Model`, without importing PyMC to find out."""
+        return has_class(given.target, "pymc", "Model") or holds_pymc_model(given.target)
 
     @classmethod
     def from_given(cls, given: Given) -> Self:
         """The model has its data."""
-        given.leave_out_all("PyMC model")
+        given.leave_out_all("Bambi model" if holds_pymc_model(given.target) else "PyMC model")
         return cls(given.target)
 
     @staticmethod
@@ -62,6 +62,7 @@ class PymcModel(AbstractModel):
 
     def __init__(self, model: Any) -> None:
         _pymc_jax()
+        model = pymc_model(model)
         if not model.free_RVs:
             raise ValueError("The model has no latent variable: there is nothing to infer.")
         if model.discrete_value_vars:

@@ -13,6 +13,7 @@ from natmix.array_types import PRNGKey, Scalar
 from natmix.models import stan_backends
 from natmix.models.base import AbstractModel, Points, PriorRegion
 from natmix.models.given import Given
+from natmix.models.holders import holds_stan_program, stan_program
 from natmix.targets import HostTarget
 from natmix.text.suggestions import meant
 
@@ -45,12 +46,15 @@ class StanModel(AbstractModel):
 
     @classmethod
     def recognises(cls, given: Given) -> bool:
-        """The code of a Stan program, or the path of one."""
-        return stan_backends.is_program(given.target)
+        """The code of a Stan program, or the path of one, or a `posteriordb.Posterior`."""
+        return stan_backends.is_program(given.target) or holds_stan_program(given.target)
 
     @classmethod
     def from_given(cls, given: Given) -> Self:
-        """With its data as ``model_kwargs``."""
+        """With its data as ``model_kwargs``; a `posteriordb.Posterior` has its own."""
+        if holds_stan_program(given.target):
+            given.leave_out_all("posterior of posteriordb")
+            return cls(*stan_program(given.target))
         if given.names("model_args", "position", "bounds"):
             raise ValueError(
                 "A Stan program takes its data as model_kwargs; leave model_args, position and bounds out."

@@ -1,4 +1,4 @@
-"""Figures of a fit; they need matplotlib (``pip install 'natmix[plot]'``), imported when first used."""
+"""Figures of a fit; they need matplotlib (the extra ``plot``), imported when first used."""
 
 from natmix.plot.component_events import plot_component_events
 from natmix.plot.components_2d import plot_components_2d

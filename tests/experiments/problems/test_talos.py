@@ -27,7 +27,7 @@ ENDS = ("gripper_right_base_link", "gripper_left_base_link", "right_sole_link", 
 try:
     URDF = data.find_file("talos_reduced.urdf")
 except ImportError:
-    pytest.skip("needs the robot's description: pip install 'natmix[talos]'", allow_module_level=True)
+    pytest.skip("needs the robot's description: the extra talos", allow_module_level=True)
 
 
 @cache
