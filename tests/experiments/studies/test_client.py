@@ -11,7 +11,7 @@ from natmix.engine.limits import Limits
 from natmix.experiments.studies.client import opened, run_study
 from natmix.experiments.studies.definition import CellKey, PruningRules
 from natmix.experiments.studies.progress import StudyProgress
-from natmix.experiments.studies.pruning import Curve, bars
+from natmix.experiments.studies.pruning import BudgetCurve, bars
 from natmix.experiments.studies.settings_source import GivenSettings
 from natmix.experiments.studies.study_folder import Attempt, StudyFolder
 from natmix.experiments.studies.study_results import load_results
@@ -204,16 +204,16 @@ def test_a_line_of_attempts_that_was_cut_off_does_no_harm(tmp_path):
 
 
 def test_a_curve_has_the_best_value_by_the_end_of_each_part():
-    curve = Curve(4, Limits(max_iterations=100))
+    curve = BudgetCurve(4, Limits(max_iterations=100))
     for iterations, value in ((10, 9.0), (25, 7.0), (40, 8.0), (60, 5.0), (100, 1.0)):
         curve.add(iterations, 0, 0.0, value)
     assert curve.values == [7.0, 7.0, 5.0, 1.0]
     assert not curve.is_pruned([0.0, 0.0, 0.0])  # the last part is not judged
-    late = Curve(4, Limits(max_iterations=100))
+    late = BudgetCurve(4, Limits(max_iterations=100))
     late.add(80, 0, 0.0, 3.0)
     assert late.values == [None, None, None]
     assert not late.is_pruned([0.0, 0.0, 0.0])
-    early = Curve(4, Limits(max_evaluations=100))
+    early = BudgetCurve(4, Limits(max_evaluations=100))
     early.add(1, 10, 0.0, 3.0)
     early.add(2, 30, 0.0, math.inf)
     assert early.values == [3.0]

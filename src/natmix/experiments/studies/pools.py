@@ -92,16 +92,16 @@ class LocalProcesses(AbstractPool):
 
     def __init__(self, folder: str | Path, processes: int) -> None:
         self._folder, self._processes = Path(folder), processes
-        self._ended: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
-        self._idle: list[_Worker] = []
-        self._busy: dict[_Worker, int] = {}
+        self._ended: queue.SimpleQueue[tuple[_TrialProcess, Any]] = queue.SimpleQueue()
+        self._idle: list[_TrialProcess] = []
+        self._busy: dict[_TrialProcess, int] = {}
 
     @property
     def free(self) -> int:
         return self._processes - len(self._busy)
 
     def submit(self, number: int) -> None:
-        worker = self._idle.pop() if self._idle else _Worker(self._folder, self._ended)
+        worker = self._idle.pop() if self._idle else _TrialProcess(self._folder, self._ended)
         self._busy[worker] = number
         worker.submit(number)
 
@@ -138,10 +138,10 @@ class LocalProcesses(AbstractPool):
         self._idle.clear()
 
 
-class _Worker:
+class _TrialProcess:
     """A process, told the numbers of trials line by line."""
 
-    def __init__(self, folder: Path, ended: "queue.SimpleQueue[tuple[_Worker, Any]]") -> None:
+    def __init__(self, folder: Path, ended: "queue.SimpleQueue[tuple[_TrialProcess, Any]]") -> None:
         command = [sys.executable, "-m", "natmix.experiments.studies.worker", str(folder)]
         self.process = subprocess.Popen(
             command,

@@ -60,7 +60,7 @@ def _bar(curves: Sequence[Sequence[float | None]], rung: int, share: float) -> f
     return float(np.quantile(known, share)) if len(known) > 1 else None
 
 
-class Curve:
+class BudgetCurve:
     """The smallest -ELBO of a trial by the end of each part of its budget.
 
     Attributes:
@@ -93,6 +93,6 @@ class Curve:
         return bar is not None and value is not None and value > bar
 
 
-def add_progress(curve: Curve, progress: TrialProgress) -> None:
+def add_progress(curve: BudgetCurve, progress: TrialProgress) -> None:
     """Take note of how far a trial is."""
     curve.add(progress.iterations, progress.evaluations, progress.seconds, -progress.elbo)

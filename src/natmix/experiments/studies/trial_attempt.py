@@ -19,7 +19,7 @@ from natmix.experiments.runs.directory import CONFIG, SeedFiles
 from natmix.experiments.runs.rows import read_evaluations, read_final
 from natmix.experiments.studies.definition import Study
 from natmix.experiments.studies.model_problem import load_model
-from natmix.experiments.studies.pruning import Curve, add_progress
+from natmix.experiments.studies.pruning import BudgetCurve, add_progress
 from natmix.experiments.studies.single_trials import SingleTrials
 from natmix.experiments.studies.study_folder import Attempt, StudyFolder, TrialOutcome
 from natmix.experiments.studies.trial_runner import (
@@ -163,7 +163,7 @@ class _Attempt:
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}")
         try:
-            failure = self._go_on(runner, Curve(self._study.pruning.rungs, terms.limits))
+            failure = self._go_on(runner, BudgetCurve(self._study.pruning.rungs, terms.limits))
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}")
         finally:
@@ -173,7 +173,7 @@ class _Attempt:
             return "interrupted"
         return self._failed(failure) if failure else self._finish()
 
-    def _go_on(self, runner: AbstractTrialRunner, curve: Curve) -> str | None:
+    def _go_on(self, runner: AbstractTrialRunner, curve: BudgetCurve) -> str | None:
         """Until it has ended: why it failed, or an empty text; None if it was interrupted."""
         seen = -1
         while not self._interrupt.asked:
@@ -191,7 +191,7 @@ class _Attempt:
         final = read_final(self._files.final, self._trial.seed)
         assert final is not None
         limits = self._study.problems[self._trial.problem].limits
-        curve = Curve(self._study.pruning.rungs, limits)
+        curve = BudgetCurve(self._study.pruning.rungs, limits)
         rows = read_evaluations(self._files.metrics)
         for row in rows:
             curve.add(row["iterations"], row["evaluations"], row["seconds"], row["neg_elbo"])
