@@ -296,7 +296,7 @@ def recalled(x, n):
     means, covs = (jnp.asarray(V[f"smp.gauss_{k}"], jnp.float64) for k in ("means", "covs"))
     drawn = V["smp.mapping"]
     generations = [Mixture.full([1, 1, 1], means[g], covs[g]) for g in (slice(0, 3), slice(3, 6))]
-    ring = Ring.empty(generations[0], len(drawn), 4, False)
+    ring = Ring.empty(generations[0], 3 * len(drawn), 4, False)
     everything = jnp.asarray(V["smp.x"], jnp.float64)
     for i, mixture in enumerate(generations):
         rows = np.flatnonzero(drawn // 3 == i)

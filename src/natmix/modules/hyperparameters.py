@@ -50,6 +50,11 @@ def series(default: tuple[float, ...], doc: str, *, low: float) -> Any:
     return eqx.field(default=default, converter=_to_series, static=True, metadata=meta)
 
 
+def actual_numbers() -> Any:
+    """The field for what `Option.masked` puts in the place of static hyperparameters; it is none itself."""
+    return eqx.field(default=None, kw_only=True, metadata={"masks": True})
+
+
 class ShapeBounds(NamedTuple):
     """Bounds that replace numbers which decide shapes, so that algorithms with other numbers share a program.
 

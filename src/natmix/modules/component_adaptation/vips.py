@@ -18,7 +18,7 @@ from natmix.mixture import Mixture
 from natmix.modules.component_adaptation.base import AbstractComponentAdaptation, Change, EvaluatedSamples
 from natmix.modules.component_adaptation.reservoir import Reservoir
 from natmix.modules.component_stepsizes.base import Rewards
-from natmix.modules.hyperparameters import ShapeBounds, count, integer, real, series
+from natmix.modules.hyperparameters import ShapeBounds, actual_numbers, count, integer, real, series
 from natmix.modules.per_component import PerComponent
 
 PAPER_THRESHOLDS = (5000.0, 1000.0, 500.0, 200.0, 100.0, 50.0)
@@ -91,7 +91,7 @@ class Vips(AbstractComponentAdaptation):
     min_improvement: RealLike = real(0.4, "relative rise of the reward that saves an unused component", low=0)
     initial_weight: RealLike = real(1e-29, "weight of a new component", low=0, high=1, strict=True)
 
-    numbers: VipsNumbers | None = eqx.field(default=None, kw_only=True)
+    numbers: VipsNumbers | None = actual_numbers()
     """In place of the static ones; see `masked`."""
 
     adds_components: ClassVar[bool] = True

@@ -16,7 +16,7 @@ from natmix.kernels.ring_buffer import front
 from natmix.kernels.sample_arrays import Background
 from natmix.kernels.sharding import everywhere, split
 from natmix.mixture import Mixture
-from natmix.modules.hyperparameters import Option, ShapeBounds, integer, ratio
+from natmix.modules.hyperparameters import Option, ShapeBounds, actual_numbers, integer, ratio
 from natmix.modules.records import Batch, Draws
 from natmix.modules.sample_selectors.reuse import OldSamples, Ring, RingUpdate
 
@@ -49,7 +49,7 @@ class AbstractSampleSelector(Option):
     )
     min_new_samples: int = integer(1, "least new samples (the paper's text: 0, its tables: 1)", low=0)
     max_age: int = integer(16, "iterations after which a sample is no longer reused", low=2)
-    numbers: SampleNumbers | None = eqx.field(default=None, kw_only=True)
+    numbers: SampleNumbers | None = actual_numbers()
     """In place of the static ones; see `masked`."""
 
     def masked(self, bounds: ShapeBounds) -> Self:
