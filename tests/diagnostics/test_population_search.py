@@ -148,8 +148,8 @@ STUDENT_2D = -float(np.log(2 * np.pi))  # log density of Student's t at its cent
 def test_a_search_that_expects_nothing_new_ends_by_itself(dim):
     """Probes that the mixture explains are enough; no run is started."""
     found, _ = searched(log_normal, 0.0, budget=20_000, dim=dim)
-    assert found.evaluations <= 300 * dim
-    assert found.new_mode_chance <= 0.02
+    assert found.evaluations <= 700 * dim
+    assert found.new_mode_chance <= 0.01
     assert found.thorough
 
 

@@ -52,9 +52,11 @@ _DRAWS = 48
 _SEEN_MODES, _SEEN_POINTS = 16, 3
 """At most so many Gaussians for points already evaluated; from so many such points on these count as missed
 even if there is no evaluation left to check them."""
-_ENOUGH, _OFTEN = 0.02, 10
+_ENOUGH, _OFTEN = 0.01, 20
 """The search ends when the chance that another starting point leads to a new mode is below this, and every
 known mode with a hundredth of the mass was reached so often."""
+_HEAVIER = 4
+"""With heavy tails it asks for so many times as much: one mode hides behind the tails of another."""
 _QUANTILE_DRAWS = 500
 _BETWEEN = np.array([0.25, 0.5, 0.75, 1.0])
 """Points on the line from the end of a run to a mode."""
@@ -141,12 +143,15 @@ class _PopulationSearch:
         while True:
             before = len(self._modes)
             self._round(length * _PROBES * self._mixture.dim, length * _RUNS_AT_ONCE)
-            found = self.result()
-            # What is missed will be added, and searched around again.
-            often = bool(found.missed) or min(found.hits, default=0) >= _OFTEN
-            if len(self._modes) == before and often and found.new_mode_chance <= _ENOUGH:
+            if len(self._modes) == before and self._settled():
                 return
             length = min(2 * length, _MAX_ROUND)
+
+    def _settled(self) -> bool:
+        """Whether nothing new is to be expected; what is missed will be added, and searched around again."""
+        found, factor = self.result(), 1 if np.isinf(self._dof) else _HEAVIER
+        often = bool(found.missed) or min(found.hits, default=0) >= factor * _OFTEN
+        return often and found.new_mode_chance <= _ENOUGH / factor
 
     def result(self) -> ModeSearch:
         """What has been found so far."""
