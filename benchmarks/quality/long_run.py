@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, default=ROOT / "results")
     arguments = parser.parse_args()
     clock = SimulatedTime(3600 * arguments.hours / arguments.iterations)
-    checkpoint_schedule.time = clock  # type: ignore[assignment]
+    vars(checkpoint_schedule)["time"] = clock
     problem = problems.load("gmm2")
     limits = Limits(max_iterations=arguments.iterations)
     config = runs.configure(problem, overrides=OVERRIDES, limits=limits)
