@@ -63,6 +63,7 @@ STATIC_RANGES: dict[str, tuple[float, float]] = {
     "thresholds": (0, 1000),
 }
 """Within the declared ranges, and such that a draw takes no more than a second."""
+IMPOSSIBLE = 1e7
 WRONG = ("NaN in the mixture", "weights do not sum to one", "unexplained ELBO", "exception", "process ended")
 
 
@@ -326,15 +327,20 @@ def _tags(structure: Structure) -> list[tuple[str, str]]:
     ]
 
 
-def tables(folder: Path) -> tuple[list[dict[str, Any]], int]:
-    """One row for each option, and the number of structures."""
+def tables(folder: Path) -> tuple[list[dict[str, Any]], int, int]:
+    """One row for each option, the number of structures, and that of codenames."""
     counts: dict[tuple[str, str], collections.Counter] = collections.defaultdict(collections.Counter)
     failed: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
-    seen = set()
+    impossible: collections.Counter = collections.Counter()
+    seen: set[tuple[int, int]] = set()
+    names: set[str] = set()
     for structure, row in all_rows(folder):
         seen.add((structure.seed, structure.number))
+        names.add(structure.codename)
+        high = structure.kind != "improper" and row.get("elbo", 0.0) > IMPOSSIBLE
         for tag in _tags(structure):
             counts[tag][row["outcome"]] += 1
+            impossible[tag] += high
             failed[tag].append(row.get("failed_updates", np.nan))
     outcomes = sorted({o for counter in counts.values() for o in counter}, key=lambda o: (o != "fine", o))
     rank = {module: i for i, module in enumerate(["all", *MODULES])}
@@ -342,15 +348,16 @@ def tables(folder: Path) -> tuple[list[dict[str, Any]], int]:
     rows = [
         {"choice": tag[0].replace("_", " "), "option": tag[1], "draws": sum(counts[tag].values())}
         | {outcome: counts[tag][outcome] for outcome in outcomes}
+        | {"impossible ELBOs": impossible[tag]}
         | {"failed updates, mean": f"{np.nanmean(failed[tag]):.3f}"}
         for tag in order
     ]
-    return rows, len(seen)
+    return rows, len(seen), len(names)
 
 
 def write_tables(folder: Path, to: Path) -> None:
     """random_settings.csv and random_settings.md."""
-    rows, number = tables(folder)
+    rows, number, names = tables(folder)
     if not rows:
         return
     with (to / "random_settings.csv").open("w", newline="") as file:
@@ -361,13 +368,16 @@ def write_tables(folder: Path, to: Path) -> None:
     lines = [
         "# Random settings",
         "",
-        f"{rows[0]['draws']:,} draws in {number:,} structures (programs), 50 iterations each, of "
+        f"{rows[0]['draws']:,} draws in {number:,} structures (programs) of {names} of the 432 codenames, "
+        "50 iterations each, of "
         "[random_settings.py](../benchmarks/quality/random_settings.py), which says how problems, codenames, "
         f"hyperparameters and covariances are drawn. Faults: {wrong:,}.",
         "",
         "The columns count draws by what happened to them. Named failures (the mixture is finite, the ELBO "
         'is not, and the report of the iteration says why) are the columns after "fine". "Failed '
-        'updates" is the share of updates of components that were left out.',
+        'updates" is the share of updates of components that were left out. "Impossible ELBOs" are finite '
+        f"ones above {IMPOSSIBLE:.0e}, where no target but the improper one has more than about 1e6 nats: "
+        "estimates from the samples of one iteration that mean nothing.",
         "",
         "| " + " | ".join(rows[0]) + " |",
         "|---|---" + "|---:" * (len(rows[0]) - 2) + "|",

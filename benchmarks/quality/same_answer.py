@@ -126,6 +126,10 @@ def compare(path: Path, table: Path) -> None:
                 p_values += [ttest_ind(here, first, equal_var=False).pvalue, ks_2samp(here, first).pvalue]
         lines.append(cells)
     low = sum(p < 0.01 for p in p_values)
+    elbos: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        elbos.setdefault((row["target"], row["seed"]), []).append(float(row["elbo"]))
+    apart = max(max(values) - min(values) for values in elbos.values())
     seeds = len({row["seed"] for row in rows})
     devices = sorted({row["device"] for row in rows})
     text = [
@@ -138,7 +142,8 @@ def compare(path: Path, table: Path) -> None:
         markdown(["", *TARGETS], lines),
         "",
         f"Of {len(p_values)} tests against the first row {low} have p < 0.01 (expected by chance: "
-        f"{0.01 * len(p_values):.1f}); the smallest p is {min(p_values, default=1):.2g}.",
+        f"{0.01 * len(p_values):.1f}); the smallest p is {min(p_values, default=1):.2g}. ELBOs of one case "
+        f"and seed are at most {apart:.2g} apart.",
         "",
         provenance([]),
         "",

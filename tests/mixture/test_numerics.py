@@ -18,7 +18,7 @@ from natmix import Mixture
 from natmix.kernels.scores import mixture_score
 
 pytestmark = pytest.mark.skipif(
-    np.finfo(np.longdouble).eps >= np.finfo(float).eps, reason="no extended precision here"
+    bool(np.finfo(np.longdouble).eps >= np.finfo(float).eps), reason="no extended precision here"
 )
 
 LONG = np.longdouble
@@ -220,8 +220,8 @@ def check_product(case: Case):
 
 def check_draws(case: Case, seed: int):
     """Whitened by extended precision they are standard normal."""
-    x, source = case.mixture.sample_with_components(400, key=seed)
-    x, source = np.asarray(x).astype(LONG), np.asarray(source)
+    draws, components = case.mixture.sample_with_components(400, key=seed)
+    x, source = np.asarray(draws).astype(LONG), np.asarray(components)
     assert np.all(np.isfinite(x))
     expected = case.weights[source].astype(float)
     assert np.all(expected > 1e-9), "a component of negligible weight was drawn"
