@@ -148,8 +148,8 @@ def test_an_audit_without_an_answer_fails_in_one_sentence(monkeypatch):
     ],
 )
 def test_a_wheel_is_tagged_for_what_its_libraries_run_on(monkeypatch, python, tag, flags):
-    monkeypatch.setattr(build_native.sysconfig, "get_platform", lambda: python)
-    monkeypatch.setattr(build_native.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr("sysconfig.get_platform", lambda: python)
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
     monkeypatch.setattr(build_native, "machine_compiler", lambda: ("cc",))
     assert build_native.wheel_platform() == tag
     assert build_native.platform_flags() == flags
