@@ -1,5 +1,7 @@
 """Weights, births and deaths of components, as figures show them."""
 
+from pathlib import Path
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgba
 
 from natmix.experiments.figures import plot_component_weights
+from natmix.experiments.figures.base import Subject
+from natmix.experiments.figures.component_events import COMPONENT_EVENTS
 from natmix.experiments.figures.component_weights import group_weights
-from natmix.experiments.runs import WeightHistory
+from natmix.experiments.runs import Run, SeedRun, WeightHistory
 from natmix.plot import plot_component_events
 from natmix.plot.component_events import round_up
 from natmix.plot.style import COMPONENT
@@ -113,3 +117,16 @@ def test_events_on_given_axes_and_bad_input():
 @pytest.mark.parametrize(("value", "rounded"), [(0.2, 1), (1, 1), (1.1, 2), (3, 5), (5.01, 10), (333, 500)])
 def test_round_widths(value, rounded):
     assert round_up(value) == rounded
+
+
+def test_the_components_of_all_seeds_are_shown():
+    seeds = {n: SeedRun(n, {}, events(), WeightHistory.from_rows([]), None) for n in range(3)}
+    seeds[2].trace["components"] = seeds[2].trace["components"] + 40
+    seeds[3] = SeedRun(3, {}, {}, WeightHistory.from_rows([]), None)
+    drawing = COMPONENT_EVENTS.draw(Subject(Run(Path("runs/a"), {}, {}, seeds), seeds[0]))
+    above = drawing.figure.axes[0]
+    assert drawing.note == "thin lines: the other seeds"
+    thin = [line for line in above.get_lines() if line.get_linewidth() < 1]
+    np.testing.assert_array_equal(thin[1].get_ydata(), seeds[2].trace["components"])
+    assert len(thin) == 2
+    assert above.get_ylim()[1] > seeds[2].trace["components"].max()

@@ -10,10 +10,8 @@ from natmix.plot.style import COMPONENT, figure_of
 def _draw(subject: Subject) -> Drawing:
     """The events of one seed, and above them the number of components of every seed."""
     above, _ = plot_component_events(subject.seed.trace)
-    alive = [
-        seed.trace.get("components", ()) for seed in subject.run.seeds.values() if seed is not subject.seed
-    ]
-    others = [np.asarray(number) for number in alive if len(number)]
+    seeds = [seed for seed in subject.run.seeds.values() if seed is not subject.seed]
+    others = [np.asarray(seed.trace["components"]) for seed in seeds if len(seed.trace.get("components", ()))]
     for number in others:
         above.plot(np.arange(1, len(number) + 1), number, color=COMPONENT, linewidth=0.7, alpha=0.4)
     if others:
