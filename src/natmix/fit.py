@@ -166,8 +166,8 @@ def fit(
             found becomes components, and the fit goes on, until nothing new is found. All of it takes at
             most a quarter of the fit's evaluations. Where that is less and ``max_evaluations`` has room, the
             search of an accurate fit may take 60,000 for a target inside JAX (5,000 more for each mode beyond
-            the first), 20,000 without gradients (2,000 more), and for one outside with gradients 20,000 in one
-            or two dimensions and 5,000 in more. ``result.verification`` has what was found and repaired.
+            the first), 20,000 without gradients (2,000 more); for one outside with gradients 20,000 in one or
+            two dimensions and 5,000 in more. ``result.verification`` has what was found and repaired.
         more_samples: with ``accuracy``: start with few samples, which are reused, and take more in two steps,
             up to the number that suits the dimension without reuse, when the ELBO stops rising before the
             accuracy is reached. False: the first number to the end. Or a list of hyperparameters by module,

@@ -125,15 +125,22 @@ def test_what_it_costs_at_most(repaired):
     assert counts.evaluations == counts.first_evaluations + total
 
 
-@pytest.mark.parametrize(("dim", "most"), [(2, OUTSIDE_EVALUATIONS), (3, MIN_EVALUATIONS)])
-def test_gradients_from_outside_are_searched_by_a_share_unless_more_suffices_for_trust(dim, most):
+def test_gradients_from_outside_are_searched_by_a_share_where_more_is_not_enough_for_trust():
+    target = natmix.HostTarget(lambda x: -0.5 * np.sum(x**2, axis=1), 3, batched=True, gradient=lambda x: -x)
+    result = natmix.fit(target, progress=False)
+    spent = result.counts.verification_evaluations
+    assert 0.5 * MIN_EVALUATIONS < spent <= max(MIN_EVALUATIONS, COST_SHARE * result.counts.evaluations)
+    assert result.counts.evaluations < OUTSIDE_EVALUATIONS
+    assert result.diagnosis.verdict == "unsearched"
+
+
+@pytest.mark.parametrize(("dim", "enough"), [(2, OUTSIDE_EVALUATIONS), (3, 0)])
+def test_the_search_for_narrow_modes_from_outside_is_made_where_it_can_be_thorough(dim, enough):
     target = natmix.HostTarget(
         lambda x: -0.5 * np.sum(x**2, axis=1), dim, batched=True, gradient=lambda x: -x
     )
-    result = natmix.fit(target, progress=False)
-    spent = result.counts.verification_evaluations
-    assert 0.5 * most < spent <= max(most, COST_SHARE * result.counts.evaluations)
-    assert result.diagnosis.verdict == ("trust" if dim == 2 else "unsearched")
+    region = Mixture.full([1.0], np.zeros((1, dim)), np.eye(dim)[None])
+    assert Verifier(GMMVI.from_codename("samtron"), target, region, None, True)._enough == enough
 
 
 @pytest.mark.parametrize("gradients", [True, False])
