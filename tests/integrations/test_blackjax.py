@@ -54,10 +54,11 @@ def test_steps_follow_from_their_keys_of_either_kind(algorithm, run):
     key = jax.random.key(5)
     one, info = step(key, state)
     two, same = step(jax.random.key_data(key), state)
-    other, different = step(jax.random.key(6), state)
+    _, different = step(jax.random.key(6), state)
     assert float(info.elbo) == float(same.elbo) != float(different.elbo)
     np.testing.assert_array_equal(one.mixture.means, two.mixture.means)
-    assert jax.tree.structure(one) == jax.tree.structure(state) == jax.tree.structure(other)
+    kept = jax.tree.map(lambda new, old: new.dtype == old.dtype and new.shape == old.shape, one, state)
+    assert all(jax.tree.leaves(kept))
 
 
 def test_starts_are_mapped(algorithm):

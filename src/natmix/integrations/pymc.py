@@ -47,14 +47,13 @@ def fit(
     seed = _seed(random_seed)
     result = natmix_fit(model, seed=seed, progress=progressbar, **options)
     data = result.to_arviz(draws=draws, corrected=importance_sampling == "psis", seed=seed)
-    evidence = result.diagnosis.log_evidence
-    data["posterior"].attrs.update(
-        inference_library="natmix",
-        verdict=result.diagnosis.verdict,
-        elbo=float(result.elbo),
-        log_evidence=float(evidence.value),
-        log_evidence_se=float(evidence.standard_error),
-    )
+    known: dict[str, Any] = {"inference_library": "natmix", "elbo": float(result.elbo)}
+    if result.diagnosis is not None:
+        evidence = result.diagnosis.log_evidence
+        known["verdict"] = result.diagnosis.verdict
+        known["log_evidence"] = float(evidence.value)
+        known["log_evidence_se"] = float(evidence.standard_error)
+    data["posterior"].attrs.update(known)
     return data
 
 
