@@ -1,10 +1,10 @@
 """Search by Optuna, and what its dashboard reads."""
 
 import dataclasses
-import math
 
 import pytest
-from study_files import SMALL, SimulatedPool, outcome_of, study_of
+import study_files
+from study_files import SMALL, SimulatedPool, outcome_of, study_of, value_of
 
 from natmix.experiments.studies.client import opened, run_study
 from natmix.experiments.studies.study_folder import StudyFolder
@@ -63,12 +63,16 @@ def _optuna_study(out, storage):
     return optuna.load_study(study_name=summary.study_name, storage=place)
 
 
-def test_tpe_learns_from_the_results(tmp_path):
-    out = tmp_path / "out"
-    run(out, study_of(tmp_path, text_for(trials=24)))
-    stepsizes = [settings["component_stepsize.stepsize"] for settings, _ in settings_of(out)]
-    errors = [abs(math.log10(stepsize / 0.2)) for stepsize in stepsizes]
-    assert sum(errors[12:]) < sum(errors[:12])
+def test_tpe_learns_from_the_results(tmp_path, monkeypatch):
+    """Random settings first; later ones depend on the results, and other results give other settings."""
+    chosen = {}
+    for name, sign in (("low", 1), ("high", -1)):
+        monkeypatch.setattr(study_files, "value_of", lambda trial, sign=sign: sign * value_of(trial))
+        run(tmp_path / name, study_of(tmp_path, text_for(trials=10)))
+        chosen[name] = [settings for settings, _ in settings_of(tmp_path / name)]
+    startup = 4  # three, in batches of four
+    assert chosen["low"][:startup] == chosen["high"][:startup]
+    assert all(a != b for a, b in zip(chosen["low"][startup:], chosen["high"][startup:], strict=True))
 
 
 def test_settings_depend_on_no_number_of_workers(tmp_path):

@@ -156,7 +156,7 @@ def slurm_cluster(settings: Mapping[str, Any]) -> Any:
         settings: of `dask_jobqueue.SLURMCluster`, such as ``queue``, ``walltime``, ``cores``, ``memory``.
     """
     with needs("dask-jobqueue", "dask", "--scheduler slurm"):
-        from dask_jobqueue import SLURMCluster
+        from dask_jobqueue.slurm import SLURMCluster
     usual: dict[str, Any] = {
         "cores": 1,
         "memory": "16GB",

@@ -9,7 +9,7 @@ import contextlib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class OptunaStorage(ResultStorage):
         import optuna
 
         if cell not in self._cells:
+            direction: Literal["maximize", "minimize"]
             direction = "maximize" if self._study.objective.maximize else "minimize"
             self._cells[cell] = optuna.create_study(
                 storage=self._storage,
@@ -144,8 +145,9 @@ def _distribution(domain: Domain) -> Any:
 
     if isinstance(domain, Choice):
         return CategoricalDistribution(domain.values)
-    kind = FloatDistribution if isinstance(domain, FloatRange) else IntDistribution
-    return kind(domain.low, domain.high, log=domain.log)
+    if isinstance(domain, FloatRange):
+        return FloatDistribution(domain.low, domain.high, log=domain.log)
+    return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
 
 
 def _sampler(rules: SearchRules, seed: int) -> Any:
@@ -184,7 +186,8 @@ def _open_storage(folder: StudyFolder, storage: str) -> Any:
     if storage == "journal":
         with folder.planning():
             _mend(Path(url))
-        return JournalStorage(JournalFileBackend(url, lock_obj=_JournalLock(Path(f"{url}.lock"))))
+        held: Any = _JournalLock(Path(f"{url}.lock"))  # it has the two methods of Optuna's class
+        return JournalStorage(JournalFileBackend(url, lock_obj=held))
     try:
         return optuna.storages.RDBStorage(url)
     except Exception as error:
