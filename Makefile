@@ -92,8 +92,8 @@ release-check: $(VENV)/.created ## build source distribution and wheel, install 
 
 UV := $(VENV)-tools/bin/uv
 requirements: $(VENV)-tools/.installed ## list the development tools anew, with hashes, for each Python (PyPI)
-	set -e; for version in 3.11 3.12 3.13; do $(UV) pip compile pyproject.toml --quiet --upgrade --no-config \
-	  --default-index https://pypi.org/simple --extra dev --extra docs --python-version $$version --universal \
+	set -e; for version in 3.11 3.12 3.13; do $(UV) pip compile pyproject.toml --quiet --upgrade \
+	  --extra dev --extra docs --python-version $$version --universal \
 	  --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command 'make requirements' \
 	  --output-file requirements/dev-$$version.txt; done
 
