@@ -34,7 +34,7 @@ def test_a_fit_returns_draws_for_arviz_and_what_is_known_of_them(model):
 
 def test_arguments_that_cannot_be_used(model):
     with pytest.raises(ValueError, match='importance_sampling must be "psis" or None'):
-        fit(model, importance_sampling="psir")
+        fit(model, importance_sampling="psir")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="context"):
         fit()
 
