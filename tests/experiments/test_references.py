@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -23,6 +24,7 @@ from natmix.experiments.references.generate import ARMS
 from natmix.experiments.references.nuts import find_mode, run_nuts
 from natmix.experiments.references.planar_robot import Arm, Bend, Turn, sample_arm, shares
 from natmix.experiments.references.store import save
+from natmix.text.extras import install
 
 SMALL = Settings(points=200, chains=4, warmup=60, draws=50, independent=200)
 
@@ -396,7 +398,7 @@ def test_unknown_names_and_uneven_numbers(cache):
 
 def test_without_numpyro_the_install_line(cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro", None)
-    with pytest.raises(ImportError, match=r"natmix\[reference\]"):
+    with pytest.raises(ImportError, match=re.escape(install("reference"))):
         generate("planar_robot_4")
 
 

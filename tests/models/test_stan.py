@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import itertools
 import json
+import re
 import sys
 import time
 import types
@@ -21,6 +22,7 @@ from natmix.models.stan_backends.compiling import Compilation, showing
 from natmix.models.stan_backends.data import as_data, check_data
 from natmix.models.stan_backends.errors import compiler_reason
 from natmix.models.stan_backends.names import Outputs
+from natmix.text.extras import install
 
 # One program for all tests, since compiling it takes most of a minute. R and K may be zero.
 PROGRAM = """
@@ -294,7 +296,7 @@ def test_arguments_that_cannot_be_a_program(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="observed names 'z'"):
         StanModel(PROGRAM, DATA, observed=["z"])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'natmix\[stan\]'"):
+    with pytest.raises(ImportError, match=re.escape(install("stan"))):
         StanModel(PROGRAM, DATA)
 
 

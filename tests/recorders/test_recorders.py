@@ -3,6 +3,7 @@
 import builtins
 import dataclasses
 import json
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from quick_fits import LEAST
 import natmix
 from natmix.recorders.base import AbstractFitLog, final_numbers, flat_settings
 from natmix.result.diagnosing import diagnose_samples
+from natmix.text.extras import install
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -108,7 +110,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(name, library, monkey
 
     monkeypatch.setattr(builtins, "__import__", without)
     make = getattr(natmix.recorders, name)
-    with pytest.raises(ImportError, match=rf"pip install 'natmix\[{name}\]'"):
+    with pytest.raises(ImportError, match=re.escape(install(name))):
         make("logs") if name == "tensorboard" else make()
 
 

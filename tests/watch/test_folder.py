@@ -185,7 +185,7 @@ def test_a_running_fit(tmp_path):
         ({"phase": "interrupted"}, "interrupted", "interrupted; the same call goes on"),
         ({"phase": "failed"}, "failed", "raised an error"),
         ({"written": time.time() - 3 * QUIET_SECONDS}, "quiet", "running; no news for"),
-        ({"host": "another", "process": 1, "written": time.time() - 3000}, "quiet", "no news for 50 min"),
+        ({"host": "another", "process": 1, "written": time.time() - 90_000}, "quiet", "no news for 25 h"),
         ({"process": 2**22 + 7}, "quiet", "its process is gone"),
     ],
 )

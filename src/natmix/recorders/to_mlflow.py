@@ -42,7 +42,7 @@ class MlflowLog(AbstractFitLog):
         self, experiment: str | None, tracking_uri: str | None, run_name: str | None, run_id: str | None
     ) -> None:
         super().__init__()
-        with needs("MLflow", "mlflow", "natmix.recorders.mlflow()"):
+        with needs("MLflow", "mlflow", "natmix.recorders.mlflow"):
             from mlflow import MlflowClient
             from mlflow.entities import Metric
         self._client: Any = MlflowClient(tracking_uri)

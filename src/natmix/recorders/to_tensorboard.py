@@ -26,7 +26,7 @@ class TensorboardLog(AbstractFitLog):
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
-        with needs("tensorboardX", "tensorboard", "natmix.recorders.tensorboard()"):
+        with needs("tensorboardX", "tensorboard", "natmix.recorders.tensorboard"):
             from tensorboardX import SummaryWriter
         self._folder, self._make = str(folder), SummaryWriter
         self._writer: Any = None

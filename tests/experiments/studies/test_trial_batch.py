@@ -197,7 +197,7 @@ def test_failing_trials_end_with_their_reasons_and_disturb_no_other(tmp_path, mo
     run_all(batch(tmp_path / "calm"), [trials[0], trials[3]])
     last, _ = run_all(batch(tmp_path / "all"), trials[:3])
     assert "The algorithm diverged: in iterations" in last[1].failure
-    assert 0 < last[1].iterations < 40
+    assert 0 < last[1].iterations <= 40
     assert "not finite anywhere in the initial region" in last[2].failure
     for number in (1, 2):
         stored = json.loads((tmp_path / f"all/{number}/seed-{number}/failed.json").read_text())

@@ -1,5 +1,6 @@
 """Where Optuna or Dask is not installed one sentence says how to get it."""
 
+import re
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ from study_files import SMALL, study_of
 from natmix.experiments.studies import dask_pool
 from natmix.experiments.studies.client import opened
 from natmix.experiments.studies.study_folder import StudyFolder
+from natmix.text.extras import install
 
 
 @pytest.fixture
@@ -19,13 +21,13 @@ def missing(monkeypatch):
 @pytest.mark.usefixtures("missing")
 def test_the_extra_is_named(tmp_path):
     study = study_of(tmp_path, SMALL.replace('storage = "none"', ""))
-    with pytest.raises(ImportError, match=r"needs Optuna: pip install 'natmix\[study\]'"):
+    with pytest.raises(ImportError, match=re.escape(f"needs Optuna: {install('study')}")):
         opened(StudyFolder(tmp_path / "out"), study)
-    with pytest.raises(ImportError, match=r"needs Dask: pip install 'natmix\[dask\]'"):
+    with pytest.raises(ImportError, match=re.escape(f"needs Dask: {install('dask')}")):
         dask_pool.local_cluster(tmp_path, 2)
     with pytest.raises(ImportError, match=r"tcp://nowhere:1 needs Dask"):
         dask_pool.at_scheduler(tmp_path, "tcp://nowhere:1")
-    with pytest.raises(ImportError, match=r"needs dask-jobqueue: pip install 'natmix\[dask\]'"):
+    with pytest.raises(ImportError, match=re.escape(f"needs dask-jobqueue: {install('dask')}")):
         dask_pool.slurm_cluster({})
 
 
