@@ -14,5 +14,5 @@ def log_density(x):
 
 
 result = natmix.fit(log_density, dim=2, init_scale=4.0, max_evaluations=100_000)
-figure = natmix.plot.plot_trajectory(result).figure
+figure = natmix.plot.plot_trajectory(result)[0].figure
 figure.savefig(Path(__file__).with_suffix(".png"), dpi=90)

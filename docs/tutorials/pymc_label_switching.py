@@ -33,7 +33,7 @@ print(result.diagnosis)
 # The modes are where they should be, each with a sixth of the mass:
 
 # %%
-shares = np.array([mode.corrected_share.value for mode in result.diagnosis.modes[:6]])
+shares = np.array([mode.corrected_share for mode in result.diagnosis.modes[:6]])
 print(np.round(shares, 3))
 
 # %% [markdown]

@@ -55,6 +55,7 @@ def test_a_ring_holds_what_can_be_drawn_in_its_life():
     assert FromComponents(desired_samples=10, reuse_ratio=3.0, max_age=5).ring_size(100) == 3000
 
 
+@pytest.mark.slow
 def test_a_state_goes_from_one_set_of_bounds_to_another_and_back():
     algorithm = GMMVI.from_codename(
         "saptron",

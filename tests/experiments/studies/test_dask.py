@@ -42,6 +42,7 @@ def test_the_job_script_of_slurm():
     assert sys.executable in worker
 
 
+@pytest.mark.slow
 def test_an_address_where_nobody_is(tmp_path, monkeypatch):
     with pytest.raises(ConnectionError, match=r"There is no Dask scheduler at tcp://127\.0\.0\.1:9"):
         dask_pool.at_scheduler(tmp_path, "tcp://127.0.0.1:9")

@@ -136,6 +136,7 @@ def assert_as_alone(out, trials, last, there):
 # The numbers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_trials_together_are_those_alone_and_replaced_without_compiling(varied_alone, tmp_path):
     """With other numbers of samples, candidates and components, one after the other in the same slot."""
     batch = TrialBatch(terms(tmp_path), 2, form=FORMS["together"])

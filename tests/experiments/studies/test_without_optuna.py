@@ -14,7 +14,7 @@ from natmix.text.extras import install
 
 @pytest.fixture
 def missing(monkeypatch):
-    for name in ("optuna", "distributed", "dask_jobqueue"):
+    for name in ("optuna", "distributed", "dask_jobqueue", "dask_jobqueue.slurm"):
         monkeypatch.setitem(sys.modules, name, None)
 
 
