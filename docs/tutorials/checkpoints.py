@@ -67,7 +67,6 @@ print("the same means, bit for bit:", same)
 # is `"interrupted"`. This script asks to be put into the queue again until the fit has ended.
 #
 # ```bash
-# #!/bin/bash
 # #SBATCH --time=04:00:00 --cpus-per-task=8 --signal=TERM@120 --requeue
 # srun python fit.py "$SCRATCH/my-fit" || scontrol requeue "$SLURM_JOB_ID"
 # ```
