@@ -51,8 +51,8 @@ angles = jnp.asarray(result.sample(60))
 labels = np.asarray(natmix.diagnostics.mode_labels(result.mixture))
 component = np.asarray(jnp.argmax(result.mixture.responsibilities(angles), axis=1))
 palette = np.array(["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999"])
-fig, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained", sharex=True, sharey=True)
-draw_arms(axes[0], angles, palette[np.minimum(labels[component], 6)], "all solutions")
+fig, axes = plt.subplots(figsize=(4.5, 4), layout="constrained")
+draw_arms(axes, angles, palette[np.minimum(labels[component], 6)], "all solutions")
 
 # %% [markdown]
 # The first joint is stuck at an angle of 1. The distribution of the other three is a conditional of
@@ -61,8 +61,8 @@ draw_arms(axes[0], angles, palette[np.minimum(labels[component], 6)], "all solut
 # %%
 others = jnp.asarray(result.mixture.condition({0: 1.0}).sample(60))
 stuck = jnp.concatenate([jnp.ones((60, 1)), others], axis=1)
-draw_arms(axes[1], stuck, ["#0072b2"] * 60, "first joint at 1 rad")
-fig
+fig, axes = plt.subplots(figsize=(4.5, 4), layout="constrained")
+draw_arms(axes, stuck, ["#0072b2"] * 60, "first joint at 1 rad")
 
 # %%
 hands = np.asarray(jax.vmap(joints)(jnp.asarray(result.sample(5000))))[:, -1]
