@@ -25,7 +25,7 @@ from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-OFTEN = ("JAX", "minibatches", "host")
+OFTEN = ("JAX", "minibatches")
 """The kinds that are tried by default; the others take long."""
 QUICK: dict[str, Any] = {"algorithm": "samtron", "max_iterations": 60, "verify": False, "progress": False}
 

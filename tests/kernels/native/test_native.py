@@ -308,7 +308,12 @@ def _run(code: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("instructions", ["plain", "wide", "widest"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "instructions", ["widest", pytest.param("plain", marks=SLOW), pytest.param("wide", marks=SLOW)]
+)
 def test_every_set_of_instructions(instructions: str) -> None:
     root = Path(__file__).parents[3]
     folders = [str(root), str(root / "tests" / "support")]
