@@ -205,7 +205,8 @@ def _ratio(rows: Sequence[Row]) -> str:
     first, ends = ratios("right_after"), ratios("evaluations")
     return (
         f"natmix over nautilus, {len(both)} targets: evaluations until right, median "
-        f"{np.nanmedian(first):.2f}, at most a third on {int(np.sum(first <= 1 / 3))}; evaluations at their own ends, median "
+        f"{np.nanmedian(first):.2f}, at most a third on {int(np.sum(first <= 1 / 3))}; "
+        f"evaluations at their own ends, median "
         f"{np.median(ends):.2f}, at most a third on {int(np.sum(ends <= 1 / 3))}."
     )
 
