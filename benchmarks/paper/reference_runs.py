@@ -5,8 +5,8 @@ Run: natmix run stm20 --algorithm sepyfux --preset paper --seeds 0:10 --max-eval
 
 CURVES is a table of the reference implementations' -ELBO against evaluations. Its columns are
 implementation, problem, run, evaluations, neg_elbo. The paper compares its own implementation with them in
-the table tab:vips_comparisons and the figure fig:MatComparisons. All runs of a problem are read at the same number of
-evaluations: the smallest of the implementations' medians.
+the table tab:vips_comparisons and the figure fig:MatComparisons. All runs of a problem are read
+at the same number of evaluations: the smallest of the implementations' medians.
 """
 
 import argparse
@@ -56,7 +56,8 @@ def ours(paths: Sequence[Path]) -> dict[tuple[str, str], Curves]:
 
 def at_evaluations(curves: Curves, count: float) -> Float[np.ndarray, " R"]:
     """The last -ELBO of each run up to this many evaluations."""
-    return np.array([value[max(np.searchsorted(at, count, side="right") - 1, 0)] for at, value in curves])
+    places = [max(int(np.searchsorted(at, count, side="right")) - 1, 0) for at, _ in curves]
+    return np.array([value[place] for place, (_, value) in zip(places, curves, strict=True)])
 
 
 def last(curves: Curves) -> float:
