@@ -23,6 +23,7 @@ from natmix.experiments.studies.divergence import PATIENCE, DivergenceGuard
 from natmix.experiments.studies.trial_batch import TrialBatch
 from natmix.experiments.studies.trial_runner import PRUNED, Trial, TrialTerms
 from natmix.experiments.studies.trial_structure import structure_of
+from natmix.modules.codenames import LETTERS
 from natmix.modules.hyperparameters import ShapeBounds
 from natmix.targets import TargetError
 
@@ -164,6 +165,37 @@ def test_trials_in_turns_are_those_alone_and_replaced_without_compiling(varied_a
 @pytest.mark.parametrize("trials", [VARIED, REUSING, FIXED], ids=["varied", "reusing", "fixed"])
 def test_all_numbers_that_masks_hide(form, trials, tmp_path):
     last, _ = run_all(TrialBatch(terms(tmp_path / "batch"), 2, form=FORMS[form]), trials)
+    there = {t.number: alone(tmp_path / "alone", t) for t in trials}
+    assert_as_alone(tmp_path / "batch", trials, last, there)
+
+
+EVERY_OPTION = ("SAMTRON", "ZEPYFUX", "SAPIDUG", "ZAMTDOG", "SEMIRUN", "ZAPTROX")
+
+
+def test_every_option_is_compared():
+    assert {letter for name in EVERY_OPTION for letter in name} == set(LETTERS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codename", EVERY_OPTION)
+def test_a_trial_of_random_settings_in_a_batch_is_that_alone(codename, tmp_path):
+    """From the first iteration on, in float64: what differs later in float32 is rounding, not a mask."""
+    random = np.random.default_rng(sum(map(ord, codename)))
+    trials = [
+        trial(
+            number,
+            codename,
+            number,
+            sample_selector__desired_samples=int(random.integers(10, 33)),
+            sample_selector__reuse_ratio=float(random.uniform(1.01, 3)),
+            start__components=int(random.integers(1, 9)),
+            component_stepsize__stepsize=float(10 ** random.uniform(-3, -0.5)),
+            weight_stepsize__stepsize=float(10 ** random.uniform(-3, -0.5)),
+            temperature=float(random.uniform(1, 2)),
+        )
+        for number in range(3)
+    ]
+    last, _ = run_all(TrialBatch(terms(tmp_path / "batch"), 2, form=FORMS["together"]), trials)
     there = {t.number: alone(tmp_path / "alone", t) for t in trials}
     assert_as_alone(tmp_path / "batch", trials, last, there)
 
