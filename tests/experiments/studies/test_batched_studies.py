@@ -17,15 +17,17 @@ from study_files import study_of
 from tiny_problem import tiny
 
 from natmix import JaxTarget
-from natmix.experiments.studies.batch_form import BatchForm
+from natmix.engine.memory import bytes_needed
+from natmix.experiments.studies.batch_form import BatchForm, affordable_slots
 from natmix.experiments.studies.client import SilentWatcher, opened, run_study
 from natmix.experiments.studies.pools import Held, InProcess, LocalProcesses
 from natmix.experiments.studies.slots import slots_for
 from natmix.experiments.studies.study_folder import Attempt, StudyFolder
-from natmix.experiments.studies.trial_attempt import SUSPICIOUS_DEATHS, note_crash
+from natmix.experiments.studies.trial_attempt import SUSPICIOUS_DEATHS, note_crash, planned_trial, terms_of
 from natmix.experiments.studies.trial_batch import TrialBatch
 from natmix.experiments.studies.trial_runner import AbstractTrialRunner
 from natmix.experiments.studies.trial_slots import WAITING, attempt_trials
+from natmix.gaussians import FAMILIES
 from natmix.modules.hyperparameters import ShapeBounds
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -198,6 +200,29 @@ def test_processes_with_slots_that_are_killed(tmp_path):
     assert start(file, killed).wait(200) == 0
     assert_same_outcomes(killed, whole)
     assert_nothing_was_lost(killed, TRIALS)
+    two = tmp_path / "two"
+    first, second = (start(file, two, "--slots", 3) for _ in range(2))
+    assert first.wait(280) == second.wait(280) == 0
+    assert_same_outcomes(two, whole)
+    attempts = [StudyFolder(two).attempts(number) for number in range(TRIALS)]
+    assert all(len(each) == 1 for each in attempts)
+    assert len({each[0].process for each in attempts}) == 2
+
+
+@pytest.mark.slow
+def test_batches_on_a_cluster_of_dask(singly, tmp_path):
+    """A task has the trials of one codename."""
+    pytest.importorskip("distributed")
+    from natmix.experiments.studies import dask_pool
+
+    out = tmp_path / "out"
+    with dask_pool.local_cluster(out, 2, slots=2) as pool:
+        assert pool.free == 2 * 2 * 2 * (1 + WAITING)
+        run_study(out, study_of(tmp_path, text(25)), pool)
+    assert_same_outcomes(out, singly)
+    attempts = [StudyFolder(out).attempts(number) for number in range(TRIALS)]
+    assert [len(each) for each in attempts] == [1] * TRIALS
+    assert len({each[0].process for each in attempts}) == 2
 
 
 # Bookkeeping ------------------------------------------------------------------------------------
@@ -298,6 +323,21 @@ def test_processes_are_given_trials_of_one_codename(tmp_path, monkeypatch):
     assert [worker.held.cell for worker in pool._workers] == [0, 1, 0]
     shares = [vars(worker)["share"] for worker in pool._workers]
     assert shares == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_fewer_slots_where_memory_is_short(tmp_path, monkeypatch):
+    folder = StudyFolder(tmp_path / "out")
+    study = folder.create(study_of(tmp_path, text(25)))
+    number = opened(folder, study).next()
+    one = planned_trial(folder, study, number)
+    terms, form = terms_of(folder, study, "bumps"), batched_study.TOGETHER
+    config = terms.configure(one, terms.load(one))
+    algorithm = form.algorithm(config)
+    need = bytes_needed(algorithm, FAMILIES["full"], 2, "float64", form.first_slots(config)).total
+    monkeypatch.setattr("natmix.engine.memory._SMALL", 0)
+    for free, slots in ((100 * need, 16), (9 * need, 8), (need // 2, 1), (None, 16)):
+        monkeypatch.setattr("natmix.engine.memory.free_memory", lambda free=free: free)
+        assert affordable_slots(16, config, algorithm, form) == slots
 
 
 def test_slots_by_the_machine_and_the_budget(tmp_path, monkeypatch):

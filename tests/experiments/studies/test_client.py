@@ -245,6 +245,23 @@ def test_with_a_pruner_a_batch_waits_for_the_one_before(tmp_path):
     assert all(bar is not None for bar in planned_trial(StudyFolder(out), study, 7).bars)
 
 
+def test_trials_of_a_codename_are_planned_ahead_where_a_batch_wants_them(tmp_path):
+    study = study_of(tmp_path, trials=5)
+    folder = StudyFolder(tmp_path / "out")
+    progress = opened(folder, folder.create(study))
+    second = [progress.next(lambda cell: cell == 1) for _ in range(6)]
+    assert second == [1, 3, 5, 7, 9, None]
+    assert [folder.batches(cell) for cell in study.cells] == [0, 3]
+    assert [progress.next() for _ in range(6)] == [0, 2, 4, 6, 8, None]
+
+
+def test_with_a_pruner_nothing_is_planned_ahead(tmp_path):
+    text = SMALL.replace("[search]", '[pruner]\nkind = "median"\n\n[search]')
+    folder = StudyFolder(tmp_path / "out")
+    progress = opened(folder, folder.create(study_of(tmp_path, text)))
+    assert [progress.next(lambda cell: cell == 0) for _ in range(3)] == [0, 2, None]
+
+
 # Results ----------------------------------------------------------------------------------------
 
 

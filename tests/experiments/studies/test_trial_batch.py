@@ -163,6 +163,18 @@ def test_trials_in_turns_are_those_alone_and_replaced_without_compiling(varied_a
 
 
 @pytest.mark.slow
+def test_a_later_batch_of_the_same_structure_does_not_compile_again(tmp_path):
+    """As when a process is given more trials of a codename, after it had others."""
+    compiled = []
+    for name, trials in (("a", FIXED[:2]), ("b", FIXED[1:])):
+        with compilations() as names:
+            run_all(TrialBatch(terms(tmp_path / name), 2, form=FORMS["together"]), trials)
+        compiled.append([each for each in names if "batch_chunk" in each])
+    assert compiled[0]
+    assert not compiled[1]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("trials", [VARIED, REUSING, FIXED], ids=["varied", "reusing", "fixed"])
 def test_all_numbers_that_masks_hide(form, trials, tmp_path):
