@@ -161,6 +161,28 @@ def results(
 
 
 @study.command()
+def table(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file. Default: print it.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Option(help="A command that ran the study, to be printed at its end.")
+    ] = None,
+) -> None:
+    """Make the table of the best of each option, beside the paper's numbers, in Markdown."""
+    with one_sentence():
+        from natmix.experiments.studies.option_table import option_table
+        from natmix.experiments.studies.study_results import load_results
+        from natmix.files.durable import write_text
+
+        text = option_table(load_results(folder), command or [])
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            write_text(out, text)
+            typer.echo(f"Written: {out}")
+
+
+@study.command()
 def best(
     folders: Folders,
     problem: Annotated[str | None, typer.Option(help="Only this problem.")] = None,
