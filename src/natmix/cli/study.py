@@ -162,7 +162,7 @@ def results(
 
 @study.command()
 def table(
-    folder: Folder,
+    folders: Folders,
     out: Annotated[Path | None, typer.Option(help="Write it to this file. Default: print it.")] = None,
     command: Annotated[
         list[str] | None, typer.Option(help="A command that ran the study, to be printed at its end.")
@@ -171,10 +171,9 @@ def table(
     """Make the table of the best of each option, beside the paper's numbers, in Markdown."""
     with one_sentence():
         from natmix.experiments.studies.option_table import option_table
-        from natmix.experiments.studies.study_results import load_results
         from natmix.files.durable import write_text
 
-        text = option_table(load_results(folder), command or [])
+        text = option_table(_loaded(folders), command or [])
         if out is None:
             typer.echo(text, nl=False)
         else:
