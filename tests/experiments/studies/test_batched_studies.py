@@ -1,6 +1,7 @@
 """Studies whose processes run several trials at once: the outcomes are those of single trials."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from natmix import JaxTarget
 from natmix.engine.memory import bytes_needed
 from natmix.experiments.studies.batch_form import BatchForm, affordable_slots
 from natmix.experiments.studies.client import SilentWatcher, opened, run_study
+from natmix.experiments.studies.own_cores import CoreShare
 from natmix.experiments.studies.pools import Held, InProcess, LocalProcesses
 from natmix.experiments.studies.slots import slots_for
 from natmix.experiments.studies.study_folder import Attempt, StudyFolder
@@ -210,8 +212,9 @@ def test_processes_with_slots_that_are_killed(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are shared on Linux alone")
 def test_batches_on_a_cluster_of_dask(singly, tmp_path):
-    """A task has the trials of one codename."""
+    """A task has trials of one codename; each worker has its share of the cores."""
     pytest.importorskip("distributed")
     from natmix.experiments.studies import dask_pool
 
@@ -219,6 +222,13 @@ def test_batches_on_a_cluster_of_dask(singly, tmp_path):
     with dask_pool.local_cluster(out, 2, slots=2) as pool:
         assert pool.free == 2 * 2 * 2 * (1 + WAITING)
         run_study(out, study_of(tmp_path, text(25)), pool)
+        client = vars(pool)["_client"]
+        found = [
+            sorted(client.submit(os.sched_getaffinity, 0, workers=[worker], pure=False).result())
+            for worker in client.scheduler_info(n_workers=-1)["workers"]
+        ]
+    cores = sorted(os.sched_getaffinity(0))
+    assert sorted(found) == sorted(CoreShare(place, 2).of(cores) for place in range(2))
     assert_same_outcomes(out, singly)
     attempts = [StudyFolder(out).attempts(number) for number in range(TRIALS)]
     assert [len(each) for each in attempts] == [1] * TRIALS
