@@ -44,9 +44,9 @@ _NEW_MODE = 0.035
 """And when the chance that another run finds a new mode is below this."""
 
 _LEAST_PROBES = 5000
-"""And if several modes are known, after at least so many probes: a mode that one in a thousand reaches is then
-found with 99% certainty. Where widths differ, narrow modes own small parts of the space between wide ones,
-in which few runs start."""
+"""And if several modes are known, after at least so many probes: a mode that one in a thousand reaches is
+then found with 99% certainty. Where widths differ, narrow modes own small parts of the space between wide
+ones, in which few runs start."""
 
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
@@ -215,7 +215,7 @@ class _LbfgsSearch:
         return self._ends(before)
 
     def _ends(self, before: int) -> bool:
-        """Whether the search may end, as far as the hits tell, if so many modes were missed before the round."""
+        """Whether the search may end, by its hits, if so many modes were missed before the round."""
         hits = self._known.major_hits()
         settled = sum(h < _OFTEN for h in hits) <= _TOLERATED_UNREACHED * len(hits)
         certain = self.result().new_mode_chance <= _NEW_MODE
