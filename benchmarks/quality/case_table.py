@@ -91,8 +91,8 @@ def run_cases(
     known = {} if again else read_rows(path, list(cases[0]))
     left = [case for case in cases if tuple(str(v) for v in case.values()) not in known]
     print(f"{len(left)} of {len(cases)} cases to run", flush=True)
-    if jobs <= 1:
-        _set_up(float64, cores)
+    if jobs <= 1 and not cores:
+        _set_up(float64)
         for i, case in enumerate(left):
             if i % _CASES_PER_CACHE == 0:
                 jax.clear_caches()  # programs hold memory maps, of which a process may have 65530
@@ -100,6 +100,8 @@ def run_cases(
         return
     context = multiprocessing.get_context("spawn")
     places = context.SimpleQueue()
+    if cores:  # NumPy makes its threads when it is imported
+        os.environ["OPENBLAS_NUM_THREADS"] = str(cores)
     for place in range(jobs):
         places.put(place)
     with ProcessPoolExecutor(jobs, context, initializer=_set_up, initargs=(float64, cores, places)) as pool:
@@ -114,7 +116,7 @@ def _cores() -> int:
 
 def _set_up(float64: bool, cores: int = 0, places: Any = None) -> None:
     if cores:  # before JAX makes its threads
-        place = 0 if places is None else places.get()
+        place = places.get()
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[place * cores : (place + 1) * cores])
     jax.config.update("jax_enable_x64", float64)
     use_compilation_cache()
