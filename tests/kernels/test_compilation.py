@@ -34,8 +34,26 @@ def test_without_simple_loops_everything_is_optimised(monkeypatch):
     assert compiler_options("cpu") == {}
 
 
-def test_accelerators_get_none():
-    assert compiler_options("gpu") == {}
+def test_a_gpu_does_not_try_kernels_but_for_long_runs(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    fusions, products = "xla_gpu_experimental_enable_fusion_autotuner", "xla_gpu_enable_triton_gemm"
+    assert compiler_options("gpu") == {fusions: False, products: False}
+    assert compiler_options("gpu", tuned=True) == {fusions: False}
+    assert compiler_options("cpu", tuned=True) == compiler_options("cpu")
+
+
+def test_the_users_flags_for_a_gpu_are_left_as_they_are(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_experimental_enable_fusion_autotuner=true")
+    assert compiler_options("gpu") == {"xla_gpu_enable_triton_gemm": False}
+
+
+def test_options_of_a_gpu_that_are_not_known_are_left_out(monkeypatch):
+    monkeypatch.setattr(compilation, "_GPU_OPTIONS", {"xla_no_such_option": True})
+    assert compiler_options("gpu", tuned=True) == {}
+
+
+def test_other_accelerators_get_none():
+    assert compiler_options("tpu") == {}
 
 
 def test_a_quick_function_donates_and_traces_once():

@@ -1,3 +1,6 @@
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,6 +45,28 @@ def test_an_accelerator_finds_the_same_in_few_rounds(work):
     np.testing.assert_allclose(found, halved, atol=16 / 2**21)
     assert max(looked) * work < max(2**22, 2**7 * work)
     assert len(looked) == {1: 2, 2**13: 3, 2**17: 4}[work]
+
+
+def test_runs_together_look_at_fewer_points_and_find_the_same():
+    """What a point costs counts for all of them; all rounds together halve the interval as often."""
+    edges = jnp.asarray(np.random.default_rng(2).uniform(-7, 7, (16, 30)))
+    low, high, looked = jnp.full(30, -8.0), jnp.full(30, 8.0), []
+
+    def search(edges):
+        def inside(t):
+            looked.append(len(t))
+            return t >= edges
+
+        return first_inside(inside, low, high, 20, 128 * 20)
+
+    with using(GPU):
+        alone = jnp.stack([search(each) for each in edges])
+        assert set(looked) == {2**10 - 1}
+        looked.clear()
+        with using(dataclasses.replace(GPU, together=16)):
+            together = jax.vmap(search)(edges)
+    assert max(looked) < 2**7
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-9)
 
 
 def test_the_upper_end_is_the_answer_if_nothing_below_is_inside():

@@ -1,5 +1,7 @@
 """The plan: of which device, and that programs of different plans are not mixed."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -51,6 +53,8 @@ def test_memory_bounds_what_is_done_at_once() -> None:
     assert Plan.detect(Device("9.0", 2**36)).by_memory(2**8, 2**25, 2**30) == 2**28
     assert Plan.detect(Device("9.0")).by_memory(2**8, 2**25, 2**30) == 2**25
     assert Plan.detect(Device("9.0", 2**50)).by_memory(2**8, 2**25, 2**30) == 2**30
+    sixteen = dataclasses.replace(Plan.detect(Device("9.0", 2**40)), together=16)
+    assert sixteen.by_memory(2**8, 2**25, 2**30) == 2**28
 
 
 def test_of_this_machine() -> None:

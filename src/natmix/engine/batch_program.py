@@ -14,6 +14,7 @@ from natmix.engine.runner import CHUNK
 from natmix.engine.stacking import Stacked, put_rows
 from natmix.gmmvi import GMMVI
 from natmix.kernels.compilation import quick_jit
+from natmix.kernels.plan import current, using
 from natmix.modules.state import Info, State
 
 _SHARED: Any = None
@@ -64,8 +65,7 @@ class BatchEnd(NamedTuple):
     """Components of each run."""
 
 
-@quick_jit(donate="all-except-first")
-def batch_chunk(
+def _batch_chunk(
     arguments: BatchArguments, batch: StateBatch
 ) -> tuple[StateBatch, tuple[State, ...], BatchEnd]:
     """Up to ``arguments.iterations`` steps of all runs; stops early when one lacks a free slot or budget.
@@ -77,7 +77,8 @@ def batch_chunk(
 
     def one(varying: PyTree, state: State, iteration: Count | None) -> tuple[State, Info]:
         algorithm, target = eqx.combine(varying, runs.common)
-        state, info = algorithm.step(_at(state, iteration), target)
+        with using(dataclasses.replace(current(), together=batch.size)):
+            state, info = algorithm.step(_at(state, iteration), target)
         return _apart(state, iteration), info
 
     step = jax.vmap(one, in_axes=(0, 0, None))
@@ -120,6 +121,11 @@ def batch_chunk(
     ends = tuple(state_of(brief, place) for place in range(batch.size))
     present = jnp.sum(batch.states.mixture.log_weights > -jnp.inf, axis=1, dtype=jnp.int32)
     return batch, ends, BatchEnd(log, i, affordable(batch, spent), full(batch), present)
+
+
+batch_chunk = quick_jit(donate="all-except-first", tuned=True)(_batch_chunk)
+trial_chunk = quick_jit(donate="all-except-first")(_batch_chunk)
+"""The same for runs too short to make up for the time in which a compiler tries kernels."""
 
 
 @quick_jit()

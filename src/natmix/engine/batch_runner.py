@@ -4,6 +4,7 @@ import abc
 import functools
 import time
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from natmix.engine.batch_program import (
 from natmix.engine.runner import CHUNK, AbstractRunner, Chunk, SlotUse, clipped, resized
 from natmix.engine.stacking import Stacked
 from natmix.gmmvi import GMMVI
+from natmix.kernels.compilation import QuickJit
 from natmix.kernels.threads import single_threaded_blas
 from natmix.modules.state import State
 from natmix.targets import AbstractTarget
@@ -35,6 +37,8 @@ class AbstractBatchRunner(AbstractRunner):
 
     advice = "run them one after another"
     """What to do if the batch makes no progress, for the error."""
+    chunk: ClassVar[QuickJit] = batch_chunk
+    """The compiled program."""
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class AbstractBatchRunner(AbstractRunner):
             self.compile_seconds += time.perf_counter() - start
         arguments = self._arguments(min(iterations, CHUNK), budget, active)
         self._batch = None  # donated, even if the call fails
-        batch, ends, end = batch_chunk(arguments, batch)
+        batch, ends, end = self.chunk(arguments, batch)
         self._batch, self._last = batch, list(ends)
         end = jax.device_get(end)
         self._last_use = list(zip(end.full.tolist(), end.present.tolist(), strict=True))
@@ -136,7 +140,7 @@ class AbstractBatchRunner(AbstractRunner):
     def _compiled(self, batch: StateBatch) -> StateBatch:
         """Compile the program by a chunk of no iterations; returns the states unchanged."""
         nothing = np.zeros(batch.size, np.int32)
-        batch, *_ = batch_chunk(self._arguments(0, nothing, nothing.astype(bool)), batch)
+        batch, *_ = self.chunk(self._arguments(0, nothing, nothing.astype(bool)), batch)
         return jax.block_until_ready(batch)
 
     def _arguments(self, iterations: int, budget: np.ndarray, active: np.ndarray) -> BatchArguments:

@@ -48,7 +48,7 @@ def _step(algorithm: GMMVI, target: AbstractTarget, state: State) -> tuple[State
     return algorithm.step(state, target)
 
 
-@quick_array_jit(static_argnums=(0,), donate_argnums=(4,))
+@quick_array_jit(static_argnums=(0,), donate_argnums=(4,), tuned=True)
 def _chunk(
     rest: Rest, arrays: tuple[Array | None, ...], iterations: Count, budget: Count, state: State
 ) -> tuple[State, ChunkEnd]:
@@ -72,12 +72,12 @@ def _chunk(
     return state, ChunkEnd(log, i, state.iteration, algo.needs_room(state))
 
 
-@quick_jit()
+@quick_jit(tuned=True)
 def _ask(algorithm: GMMVI, state: State) -> Query:
     return algorithm.ask(state)
 
 
-@quick_jit(donate="all-except-first")
+@quick_jit(donate="all-except-first", tuned=True)
 def _tell(algorithm: GMMVI, state: State, query: Query, evaluation: Evaluation) -> tuple[State, Info]:
     return algorithm.tell(state, query, evaluation)
 

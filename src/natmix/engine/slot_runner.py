@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from natmix.engine.batch_program import StateBatch, batch_resized, filled, with_state
+from natmix.engine.batch_program import StateBatch, batch_resized, filled, trial_chunk, with_state
 from natmix.engine.batch_runner import AbstractBatchRunner, with_capacity
 from natmix.engine.runner import MANY
 from natmix.engine.stacking import Stacked, obstacle
@@ -29,6 +29,7 @@ class SlotRunner(AbstractBatchRunner):
     """
 
     advice = "give them fewer slots"
+    chunk = trial_chunk
 
     def __init__(self, slots: int, algorithm: GMMVI, target: AbstractTarget, most_components: int) -> None:
         """Prepare it.

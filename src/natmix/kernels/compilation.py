@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -24,6 +25,12 @@ _SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
     ("xla_cpu_opt_preset", "CPU_OPT_PRESET_FAST_COMPILE"),  # later ones
 )
 
+_GPU_OPTIONS: dict[str, Any] = {"xla_gpu_experimental_enable_fusion_autotuner": False}
+"""Otherwise XLA compiles every reduction and transposition a second time by Triton, and times both. Triton
+takes minutes for some of a batch of trials."""
+_GPU_UNTUNED: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+"""Otherwise XLA compiles many kernels for every matrix product, and times them; so it takes the library's."""
+
 
 _ZERO = np.zeros((), np.float32)
 _itself = jax.jit(lambda x: x)
@@ -42,9 +49,10 @@ class QuickJit(Generic[P, R]):
     being traced it has no options of its own: those of the outer program apply.
     """
 
-    def __init__(self, fn: Callable[P, R], jit: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[P, R], jit: Callable[..., Any], tuned: bool = False) -> None:
         self._fn = fn
         self._jit = jit
+        self._tuned = tuned
         self._by_platform: dict[str, Callable[P, R]] = {}
         functools.update_wrapper(self, fn)
 
@@ -53,7 +61,8 @@ class QuickJit(Generic[P, R]):
         """The function for the plan in use; a call costs less, but cannot be part of another program."""
         platform = current().platform
         if platform not in self._by_platform:
-            self._by_platform[platform] = self._jit(self._fn, compiler_options=compiler_options(platform))
+            options = compiler_options(platform, self._tuned)
+            self._by_platform[platform] = self._jit(self._fn, compiler_options=options)
         return self._by_platform[platform]
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
@@ -76,19 +85,24 @@ class QuickJit(Generic[P, R]):
 
 
 def quick_jit(
-    donate: Literal["none", "all-except-first"] = "none",
+    donate: Literal["none", "all-except-first"] = "none", tuned: bool = False
 ) -> Callable[[Callable[P, R]], QuickJit[P, R]]:
-    """A decorator: compile as `equinox.filter_jit`, but quickly."""
+    """A decorator: compile as `equinox.filter_jit`, but quickly.
+
+    Args:
+        donate: the arguments whose memory the results may take.
+        tuned: let XLA try kernels on a GPU: for a program in which a long run spends its time.
+    """
     jit: Any = functools.partial(eqx.filter_jit, donate=donate)
-    return lambda fn: QuickJit(fn, jit)
+    return lambda fn: QuickJit(fn, jit, tuned)
 
 
 def quick_array_jit(
-    static_argnums: tuple[int, ...] = (), donate_argnums: tuple[int, ...] = ()
+    static_argnums: tuple[int, ...] = (), donate_argnums: tuple[int, ...] = (), tuned: bool = False
 ) -> Callable[[Callable[P, R]], QuickJit[P, R]]:
     """A decorator: compile as `jax.jit`, but quickly. A call costs less than one of `quick_jit`'s."""
     jit = functools.partial(jax.jit, static_argnums=static_argnums, donate_argnums=donate_argnums)
-    return lambda fn: QuickJit(fn, jit)
+    return lambda fn: QuickJit(fn, jit, tuned)
 
 
 class Rest:
@@ -120,8 +134,19 @@ def parted(tree: Any) -> tuple[tuple[Any, ...], Rest]:
 
 
 @functools.cache
-def compiler_options(platform: str) -> dict[str, Any]:
-    """The options for fast compilation; none if this version of XLA does not know them."""
+def compiler_options(platform: str, tuned: bool = False) -> dict[str, Any]:
+    """The options for fast compilation; none if this version of XLA does not know them.
+
+    What the environment variable ``XLA_FLAGS`` says of a GPU's options is left as it is.
+
+    Args:
+        platform: of the device, as JAX calls it.
+        tuned: whether XLA may try kernels for matrix products on a GPU.
+    """
+    if platform == "gpu":
+        flags = os.environ.get("XLA_FLAGS", "")
+        wanted = _GPU_OPTIONS if tuned else {**_GPU_OPTIONS, **_GPU_UNTUNED}
+        return {name: value for name, value in wanted.items() if name not in flags and _known(name, value)}
     if platform == "cpu":
         for name, value in _SIMPLE_LOOPS:
             if _known(name, value):

@@ -45,6 +45,8 @@ class Plan:
         cores: that this process may use on the host.
         mesh: several devices that components and samples are divided among, or None.
         block_elements: numbers in a block of samples or components; by the device if None.
+        together: runs that a program advances at once, by `jax.vmap`: every array has that many times the
+            entries that the operations see.
     """
 
     platform: str = "cpu"
@@ -54,6 +56,7 @@ class Plan:
     cores: int = 1
     mesh: Mesh | None = None
     block_elements: int | None = None
+    together: int = 1
 
     @classmethod
     def detect(cls, device: jax.Device | None = None, mesh: Mesh | None = None) -> "Plan":
@@ -100,8 +103,11 @@ class Plan:
         return dataclasses.replace(self, native_kernels=False)
 
     def by_memory(self, bytes_each: int, fewest: int, most: int) -> int:
-        """How many items of so many bytes fit into an accelerator's memory, from ``fewest`` to ``most``."""
-        return min(max(self.memory // bytes_each, fewest), most)
+        """How many items of so many bytes, for each of the runs together, fit into an accelerator's memory.
+
+        From ``fewest`` to ``most``.
+        """
+        return min(max(self.memory // (bytes_each * self.together), fewest), most)
 
 
 def current() -> Plan:
