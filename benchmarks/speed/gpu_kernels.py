@@ -40,6 +40,14 @@ device_description_str: "NVIDIA H200"
 FREE = ("get-tuple-element", "bitcast", "constant", "parameter", "tuple", "copy-done", "async-done")
 
 
+def absent_device() -> SingleDeviceSharding:
+    """Arrays on an H200 that is not there."""
+    topology = topologies.get_topology_desc(
+        topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
+    )
+    return SingleDeviceSharding(topology.devices[0])
+
+
 def compiled(size) -> str:
     """The chunk of iterations as the compiler leaves it."""
     algorithm, target, mixture = gpu.set_up(size)
@@ -47,14 +55,11 @@ def compiled(size) -> str:
     state = algorithm.init(0, mixture, capacity=rows)
     arrays, rest = parted((algorithm, target))
     number = jnp.asarray(100, jnp.int32)
-    device = topologies.get_topology_desc(
-        topology_name="1x1x1", platform="cuda", target_config=H200, topology="1x1x1"
-    ).devices[0]
 
     def chunk(arrays, iterations, budget, state):
         return chunk_runner._chunk.__wrapped__(rest, arrays, iterations, budget, state)  # type: ignore[attr-defined]
 
-    placed = SingleDeviceSharding(device)
+    placed = absent_device()
     program = jax.jit(chunk, in_shardings=placed, out_shardings=placed)
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, number, number, state))
     with using(Plan("gpu", memory=150_000_000_000)):
