@@ -122,6 +122,16 @@ def test_the_estimate_grows_with_every_size():
     assert total() < total(reuse_ratio=3.0)
 
 
+def test_samples_are_counted_as_often_as_they_are_stored():
+    """P draws so few that more of them are forgotten than a large ratio would reuse."""
+
+    def total(ratio):
+        algorithm = GMMVI.from_codename("septrux", sample_selector={"reuse_ratio": ratio, "max_age": 4})
+        return bytes_needed(algorithm, family_named("full"), 10, jnp.float32, 100).total
+
+    assert total(0.01) < total(0.1) == total(3.0)
+
+
 # Too much ---------------------------------------------------------------------------------------
 
 

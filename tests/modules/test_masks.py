@@ -17,6 +17,8 @@ BOUNDS = ShapeBounds(16, 2)
 def test_bounds():
     assert [BOUNDS.of(n) for n in (1, 16, 17, 100)] == [16, 16, 32, 128]
     assert [ShapeBounds(10, 3).of(n) for n in (10, 11, 31)] == [10, 30, 90]
+    assert [BOUNDS.of_candidates(n) for n in (0, 1, 17)] == [0, 16, 32]
+    assert [ShapeBounds(16, 2, candidates=64).of_candidates(n) for n in (0, 1, 17, 65)] == [0, 64, 64, 128]
     assert [BOUNDS.of_ratio(r) for r in (0.3, 1.0, 1.5, 3.0)] == [1, 1, 2, 4]
 
 

@@ -53,7 +53,7 @@ def bytes_needed(
     """What an algorithm needs with so many slots for components; the target's own needs are not known."""
     item = jnp.dtype(dtype).itemsize
     selector, adaptation = algorithm.sample_selector, algorithm.component_adaptation
-    new, old = selector.max_draws(slots), selector.reused_per_slot * slots
+    new, old = selector.max_draws(slots), selector.ring_size(slots)
     component = component_bytes(family, dim, dtype)
     parts = _state_bytes(algorithm, family, dim, dtype, slots)
     pairs = _NATIVE_PAIRS if current().native else _PAIRS

@@ -59,12 +59,14 @@ class ShapeBounds(NamedTuple):
     """Bounds that replace numbers which decide shapes, so that algorithms with other numbers share a program.
 
     Attributes:
-        least: the smallest bound of a number of samples, candidates and the like.
+        least: the smallest bound of a number of samples and the like.
         growth: the quotient of two bounds, at least 2.
+        candidates: the smallest bound of a number of candidates; 0: as of the others.
     """
 
     least: int
     growth: int
+    candidates: int = 0
 
     def of(self, number: int) -> int:
         """The bound of a number."""
@@ -72,6 +74,10 @@ class ShapeBounds(NamedTuple):
         while bound < number:
             bound *= self.growth
         return bound
+
+    def of_candidates(self, number: int) -> int:
+        """The bound of a number of candidates; none remain none."""
+        return max(self.of(number), self.candidates) if number else 0
 
     def of_ratio(self, ratio: float) -> float:
         """The bound of a positive ratio."""

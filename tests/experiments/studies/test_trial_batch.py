@@ -411,6 +411,12 @@ def test_structures():
     assert not same(first, first._replace(problem="other"))
 
 
+def test_on_an_accelerator_candidates_do_not_separate_trials():
+    form = batch_form(LIMITS, GPU)
+    few, many = (trial(0, component_adaptation__prior_candidates=n) for n in (3, 900))
+    assert structure_of(few, terms(None), form) == structure_of(many, terms(None), form)
+
+
 def test_what_a_batch_does_not_take(tmp_path):
     batch = TrialBatch(terms(tmp_path), 2, form=FORMS["together"])
     batch.submit(trial(0))

@@ -44,8 +44,11 @@ SHORT = 5000
 
 _SHORT_ON_CPU = BatchForm(together=False, numbers=ShapeBounds(32, 2), slots=ShapeBounds(32, 4))
 _LONG_ON_CPU = BatchForm(together=False, numbers=None, slots=None)
-_ON_ACCELERATOR = BatchForm(together=True, numbers=ShapeBounds(256, 4), slots=ShapeBounds(32, 4))
-
+_ON_ACCELERATOR = BatchForm(
+    together=True, numbers=ShapeBounds(256, 4, candidates=1024), slots=ShapeBounds(32, 4)
+)
+"""16 trials with 1,024 samples for each of 128 components in 20 dimensions need 25 GiB, by
+benchmarks/speed/batch_compilation.py. Candidates are few beside that: one bound of theirs is enough."""
 
 _GROWTH_TO_COME = 4
 """By how much the slots of an algorithm that adds components may grow."""

@@ -105,7 +105,7 @@ class Vips(AbstractComponentAdaptation):
         return dataclasses.replace(
             self,
             del_iters=bounds.of(self.del_iters),
-            prior_candidates=bounds.of(self.prior_candidates) if self.prior_candidates else 0,
+            prior_candidates=bounds.of_candidates(self.prior_candidates),
             numbers=VipsNumbers(*(jnp.asarray(n, jnp.int32) for n in actual)),
         )
 
