@@ -85,7 +85,8 @@ class ModeSearch(NamedTuple):
         trials: the number of runs that ended in some mode, minor ones included; 0 for the sum of ``hits``.
         near_probes: evaluations in search of narrow modes next to the known ones.
         covered_width: the width down to which such a mode would have been found with 95% certainty, relative
-            to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would.
+            to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would. Without
+            gradients: relative to the known modes, anywhere.
         narrow_goal: the width that suffices for the search to be thorough.
         dof: degrees of freedom that the tails of the modes seem to have; infinite for Gaussians.
         reach: how many times as wide as the initial region the starting points were spread, at most.
