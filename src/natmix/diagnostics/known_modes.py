@@ -249,8 +249,8 @@ class KnownModes:
     ) -> Int[np.ndarray, " N"]:
         """The mixture's mode that explains each point by the tails in ``dof``; -1 for none.
 
-        Student's t has a high peak in many dimensions, in thirty 25 nats above the Gaussian with its covariance.
-        A mixture lacks the peak, which has hardly any mass, but not the mode.
+        Student's t has a high peak in many dimensions, in thirty 25 nats above the Gaussian with its
+        covariance. A mixture lacks the peak, which has hardly any mass, but not the mode.
         """
         if np.isinf(self.dof):
             return np.full(len(x), -1)
