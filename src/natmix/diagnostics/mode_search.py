@@ -305,6 +305,7 @@ class _LbfgsSearch:
         explained = np.setdiff1d(np.flatnonzero(np.isfinite(log_p)), left)
         for number, times in zip(*np.unique(mode[explained], return_counts=True), strict=True):
             self._known.hit(int(number), int(times))
+        self._known.without_peaks()
         self._explained_share = len(explained) / n
         left = left[np.argsort(-(log_p - log_q)[left], kind="stable")]
         for _ in range(0, most_runs, _FOLLOWED):
