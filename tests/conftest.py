@@ -35,6 +35,7 @@ def pytest_configure(config):
         arviz_stamp.write()
     shape_checks.install()  # before anything of natmix is imported
     compiler_settings.set_options_of_natmix()
+    compiler_settings.share_contexts()
 
 
 @pytest.fixture(autouse=True)
