@@ -23,7 +23,7 @@ COMPILED = [0]
 """Programs since the memory maps were counted."""
 
 
-def _count(event, seconds, **others):
+def _count(event, duration_secs, **kwargs):
     COMPILED[0] += event == "/jax/core/compile/backend_compile_duration"
 
 

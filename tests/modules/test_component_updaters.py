@@ -255,7 +255,7 @@ def test_the_search_by_choleskys_finds_the_same_step_as_the_eigenvalues(D, size)
     bound = np.exp(rng.uniform(np.log(1e-3), np.log(2.0), size=K))
     bound[::6] = 1e12  # definite ones: the full step
     A, a, bound = (np.asarray(v, np.float32) for v in (A, a, bound))  # type: ignore[assignment]
-    found = jax.jit(cholesky_search)(*map(jnp.asarray, (A, a, bound)), jnp.asarray(1, jnp.float32))  # type: ignore[call-arg]
+    found = jax.jit(cholesky_search)(*map(jnp.asarray, (A, a, bound)), jnp.asarray(1, jnp.float32))
     assert bool(jnp.all(found.ok))
     U, shift = np.asarray(found.factor, np.float64), np.asarray(found.shift, np.float64)
     P = U @ np.swapaxes(U, 1, 2)
