@@ -4,6 +4,7 @@ import argparse
 import csv
 import datetime
 import multiprocessing
+import os
 import subprocess
 import sys
 import time
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, seeds: str | None, name: str)
         "--seeds", type=seed_range, default=seeds, help='as "0:60" or "0:60:2", the end left out'
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--cores", type=int, default=0, help="that each process keeps to; 0 is no limit")
     parser.add_argument("--csv", type=Path, default=ROOT / "results" / f"{name}.csv")
     parser.add_argument("--table", type=Path, default=ROOT / "results" / f"{name}.md")
     parser.add_argument("--again", action="store_true", help="also cases whose rows are in the file already")
@@ -55,23 +57,41 @@ def read_rows(path: Path, key: Sequence[str]) -> dict[tuple[str, ...], Row]:
         return {tuple(row[k] for k in key): row for row in csv.DictReader(file)}
 
 
+def merge_rows(path: Path, others: Sequence[Path], key: Sequence[str]) -> None:
+    """Let the rows of other files replace those of the same key, or follow them."""
+    rows = read_rows(path, key)
+    for other in others:
+        if not other.exists():
+            raise SystemExit(f"There is no file {other} to merge.")
+        rows |= read_rows(other, key)
+    _write(path, list(dict.fromkeys(c for row in rows.values() for c in row)), list(rows.values()))
+
+
 _CASES_PER_CACHE = 100
 
 
 def run_cases(
-    cases: Sequence[Row], work: Callable[[Row], Row], path: Path, jobs: int, again: bool, float64: bool
+    cases: Sequence[Row],
+    work: Callable[[Row], Row],
+    path: Path,
+    jobs: int,
+    again: bool,
+    float64: bool,
+    cores: int = 0,
 ) -> None:
     """Run ``work`` on every case that the file has no row of; rows are appended as they come.
 
     A case is a dictionary, which is the key of its row. ``work`` is a function of a module. A case that
-    raises has an ``error`` instead of the other columns.
+    raises has an ``error`` instead of the other columns. Each process keeps to so many cores, if not 0.
     """
     if not cases:
         return
+    if max(jobs, 1) * cores > _cores():
+        raise SystemExit(f"{jobs} processes of {cores} cores each are more than the {_cores()} there are.")
     known = {} if again else read_rows(path, list(cases[0]))
     left = [case for case in cases if tuple(str(v) for v in case.values()) not in known]
     print(f"{len(left)} of {len(cases)} cases to run", flush=True)
-    if jobs <= 1:
+    if jobs <= 1 and not cores:
         _set_up(float64)
         for i, case in enumerate(left):
             if i % _CASES_PER_CACHE == 0:
@@ -79,12 +99,25 @@ def run_cases(
             _append(path, _timed(work, case))
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, initializer=_set_up, initargs=(float64,)) as pool:
+    places = context.SimpleQueue()
+    if cores:  # NumPy makes its threads when it is imported
+        os.environ["OPENBLAS_NUM_THREADS"] = str(cores)
+    for place in range(jobs):
+        places.put(place)
+    with ProcessPoolExecutor(jobs, context, initializer=_set_up, initargs=(float64, cores, places)) as pool:
         for future in as_completed([pool.submit(_timed, work, case) for case in left]):
             _append(path, future.result())
 
 
-def _set_up(float64: bool) -> None:
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _set_up(float64: bool, cores: int = 0, places: Any = None) -> None:
+    if cores:  # before JAX makes its threads
+        place = places.get()
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[place * cores : (place + 1) * cores])
     jax.config.update("jax_enable_x64", float64)
     use_compilation_cache()
 
@@ -95,7 +128,8 @@ def _timed(work: Callable[[Row], Row], case: Row) -> Row:
         row = {**case, **work(case), "error": ""}
     except Exception as error:
         row = {**case, "error": f"{type(error).__name__}: {error}"}
-    return {**row, "case_seconds": round(time.perf_counter() - before, 2), "commit": commit()}
+    seconds = round(time.perf_counter() - before, 2)
+    return {**row, "case_seconds": seconds, "cores": _cores(), "commit": commit()}
 
 
 def _append(path: Path, row: Row) -> None:
@@ -109,15 +143,18 @@ def _append(path: Path, row: Row) -> None:
             columns = list(reader.fieldnames or [])
     new = [c for c in row if c not in columns]
     if new or not rows:
-        columns += new
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, columns)
-            writer.writeheader()
-            writer.writerows([*rows, row])
+        _write(path, columns + new, [*rows, row])
     else:
         with path.open("a", newline="") as file:
             csv.DictWriter(file, columns).writerow(row)
     print(", ".join(f"{k} {_short(v)}" for k, v in row.items() if v not in ("", None)), flush=True)
+
+
+def _write(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _short(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Does a default fit find all modes of random targets, with no scale given? Scored against the known truth.
 
-Run: python benchmarks/quality/many_modes.py --suite equal [--seeds 0:60] [--only 2 5] [--jobs 1]
+Run: python benchmarks/quality/many_modes.py --suite equal [--seeds 0:60] [--only 2 5] [--jobs 8 --cores 2]
+On another machine add --csv FILE, which a second call goes on with; later --merge FILE takes its rows over.
 
 Suites (`random_mixtures.py` says how targets are drawn): "equal", 60 targets with modes of similar width;
 "uneven", 30 targets of widths within a factor of 5, and from seed 30 on (--seeds 30:42) of at least 10
@@ -17,10 +18,21 @@ import argparse
 import dataclasses
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from case_table import Row, add_arguments, half, markdown, provenance, read_rows, run_cases, seed_range
+from case_table import (
+    Row,
+    add_arguments,
+    half,
+    markdown,
+    merge_rows,
+    provenance,
+    read_rows,
+    run_cases,
+    seed_range,
+)
 from random_mixtures import SUITES, dimension, random_mixture
 
 import natmix
@@ -174,6 +186,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="limit of a fit; 60 up to 10 dimensions, otherwise 180")
     parser.add_argument("--only", type=int, nargs="+", help="only these dimensions")
     add_arguments(parser, None, "many_modes")
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="run nothing; rows of these files replace those of the same targets, then as --only-table",
+    )
     options = parser.parse_args()
     suite = SUITES[options.suite]
     seeds = options.seeds or seed_range(f"0:{suite.seeds}")
@@ -183,9 +202,12 @@ def main() -> None:
         for s in seeds
         if options.only is None or dims[s] in options.only
     ]
-    if not options.only_table:
-        run_cases(cases, fit_case, options.csv, options.jobs, options.again, options.float64)
-    rows = list(read_rows(options.csv, ("suite", "seed")).values())
+    key = ("suite", "seed")
+    if options.merge:
+        merge_rows(options.csv, options.merge, key)
+    elif not options.only_table:
+        run_cases(cases, fit_case, options.csv, options.jobs, options.again, options.float64, options.cores)
+    rows = list(read_rows(options.csv, key).values())
     explained = (
         "A default `natmix.fit` of random mixtures with known modes, weights and evidence; no scale is "
         "given. Even seeds are for development, odd seeds are held out. "

@@ -185,7 +185,7 @@ def main() -> None:
     options = parser.parse_args()
     cases = [{"kind": kind, "seed": seed} for kind in options.kinds for seed in options.seeds]
     if not options.only_table:
-        run_cases(cases, score_case, options.csv, options.jobs, options.again, options.float64)
+        run_cases(cases, score_case, options.csv, options.jobs, options.again, options.float64, options.cores)
     rows = list(read_rows(options.csv, ("kind", "seed")).values())
     explained = (
         "Verdicts of default diagnoses against the known truth. Wrong: KL(q || p) above 0.1, a mode of at "

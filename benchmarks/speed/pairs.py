@@ -33,8 +33,8 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         folder = next(p.parent for p in sorted(root.glob("benchmarks/**/paper_row.py")))
-        paths = [str(root / "src"), str(folder)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        paths = [str(root / "src"), str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         command = [sys.executable, "-P", str(HERE), "--serve"]
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root

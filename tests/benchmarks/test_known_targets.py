@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from case_table import read_rows, run_cases, seed_range, share_interval
+from case_table import merge_rows, read_rows, run_cases, seed_range, share_interval
 from random_mixtures import (
     CLOSEST,
     FARTHEST,
@@ -110,6 +110,26 @@ def test_rows_are_appended_and_not_computed_again(tmp_path, capsys):
     assert rows[0]["error"] == "ValueError: two"
     run_cases([{"seed": 3}], square, path, 1, True, True)
     assert len(read_rows(path, ["seed"])) == 3
+
+
+def test_rows_of_another_file_replace_those_of_the_same_case(tmp_path):
+    path, other = tmp_path / "rows.csv", tmp_path / "other.csv"
+    path.write_text("seed,square,commit\n3,9,old\n4,16,old\n")
+    other.write_text("seed,square,cores,commit\n4,16,2,new\n5,25,2,new\n")
+    merge_rows(path, [other], ["seed"])
+    rows = read_rows(path, ["seed"])
+    assert [(row["seed"], row["cores"], row["commit"]) for row in rows.values()] == [
+        ("3", "", "old"),
+        ("4", "2", "new"),
+        ("5", "2", "new"),
+    ]
+    with pytest.raises(SystemExit, match=r"no file .*none\.csv"):
+        merge_rows(path, [tmp_path / "none.csv"], ["seed"])
+
+
+def test_more_cores_than_there_are_is_an_error(tmp_path):
+    with pytest.raises(SystemExit, match="processes of 1000 cores each are more than"):
+        run_cases([{"seed": 3}], square, tmp_path / "rows.csv", 2, False, True, cores=1000)
 
 
 def test_seeds_and_intervals():

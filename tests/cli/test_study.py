@@ -70,6 +70,29 @@ def test_status_results_best_plot(done, tmp_path):
     }
 
 
+def test_several_folders_of_one_study(simulated, tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder, codename in zip(folders, ("S?MTRUX", "SAMTRUX"), strict=True):
+        natmix("study", "run", tmp_path / "small.toml", "--out", folder, "--codenames", codename)
+    outcome = natmix("study", "results", *folders, "--out", tmp_path / "rows.csv")
+    assert "3 trials have the setting and the seed of one in an earlier folder" in outcome.stderr
+    with (tmp_path / "rows.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["folder"] for row in rows] == [str(folders[0])] * 6
+    assert f"(trials {folders[0]}:" in natmix("study", "best", *folders).output
+    assert_one_sentence(natmix("study", "plot", *folders), "--out FOLDER")
+    plotted = natmix("study", "plot", *folders, "--out", tmp_path / "figures")
+    assert plotted.exit_code == 0, plotted.output
+    assert (tmp_path / "figures" / "options.png").is_file()
+    (tmp_path / "other.toml").write_text(SMALL)
+    natmix("study", "run", tmp_path / "other.toml", "--out", tmp_path / "c")
+    assert_one_sentence(
+        natmix("study", "results", folders[0], tmp_path / "c"),
+        "name is other there and small here; only folders of one study can be put together",
+    )
+
+
 def test_errors_are_one_sentence(done, tmp_path):
     out, _ = done
     assert_one_sentence(natmix("study", "run", "experiment7"), "Did you mean 'experiment1'?")

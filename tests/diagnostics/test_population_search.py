@@ -129,6 +129,21 @@ def test_an_executor():
     assert len(found.missed) == 1
 
 
+@pytest.mark.parametrize(("dim", "covered"), [(2, True), (12, False)])
+def test_it_says_down_to_which_width_modes_would_have_been_found(dim, covered):
+    means = np.stack([np.zeros(dim), np.full(dim, AWAY)])
+    exact = Mixture.full([0.5, 0.5], means, np.broadcast_to(np.eye(dim), (2, dim, dim)))
+    problem = SearchProblem(
+        exact, HostTarget(both, dim, batched=True), one(dim), 0.0, jax.random.key(0), 3000
+    )
+    found = search_without_gradients(problem)
+    assert not found.missed
+    assert found.thorough
+    assert found.covers_narrow_modes == covered
+    # In D dimensions a mode r times as wide gets r^D of the hits; none of three is seen with probability 5%.
+    assert np.exp(-min(found.hits) * found.covered_width**dim) == pytest.approx(0.05, rel=0.3)
+
+
 def test_an_unbounded_density_ends():
     found, _ = searched(lambda x: -2.5 * np.log(np.sum((x - AWAY) ** 2, axis=1)), 0.0, 2000)
     assert found.evaluations <= 2000

@@ -7,11 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import digamma, gammaln, polygamma
 
 import natmix
 from natmix import HostTarget, Mixture
+from natmix.diagnostics.diagnosis import diagnose
 from natmix.diagnostics.draws import EvaluatedDraws
-from natmix.engine.accuracy import ACCURATE, LARGEST_ERRORS, AccuracyRule, is_accurate, marginal_errors
+from natmix.engine.accuracy import (
+    ACCURATE,
+    LARGEST_ERRORS,
+    TAIL_EVALUATIONS,
+    AccuracyRule,
+    confirmed,
+    marginal_errors,
+)
 from natmix.engine.convergence import CHECK_EVERY, StoppingRule
 from natmix.engine.verifier import SEARCH_EVALUATIONS
 from natmix.gmmvi import GMMVI
@@ -85,7 +94,7 @@ def shifted(by: float, scale: float = 1.0) -> Mixture:
 
 
 def test_fresh_samples_of_the_target_itself_confirm_it():
-    assert is_accurate(PLAIN, draws_of(PLAIN, PLAIN), 0.02)
+    assert confirmed(PLAIN, draws_of(PLAIN, PLAIN), 0.02)
     assert marginal_errors(draws_of(PLAIN, PLAIN)) == pytest.approx((0, 0, 0), abs=1e-9)
 
 
@@ -99,12 +108,77 @@ def test_the_errors_of_marginals_are_those_of_gaussians():
 
 
 def test_fresh_samples_refute_a_large_divergence_and_a_wrong_marginal():
-    assert not is_accurate(PLAIN, draws_of(PLAIN, shifted(0.63)), 0.02)  # KL 0.2
+    assert not confirmed(PLAIN, draws_of(PLAIN, shifted(0.63)), 0.02)  # KL 0.2
     off = draws_of(PLAIN, shifted(0.15))  # KL 0.011, and a mean off by more than is allowed
-    assert not is_accurate(PLAIN, off, 0.02)
+    assert not confirmed(PLAIN, off, 0.02)
     assert marginal_errors(off).mean > LARGEST_ERRORS.mean
-    assert is_accurate(PLAIN, draws_of(PLAIN, shifted(0.01)), 0.02)
-    assert not is_accurate(PLAIN, draws_of(PLAIN, shifted(0.01)), 0.0)
+    assert confirmed(PLAIN, draws_of(PLAIN, shifted(0.01)), 0.02)
+    assert not confirmed(PLAIN, draws_of(PLAIN, shifted(0.01)), 0.0)
+
+
+def test_a_heavy_tail_of_the_weights_is_not_accurate_although_the_divergence_is_small():
+    # The logarithm of a Gamma(200, 1) variable has an exponential left tail; q has its mean and variance.
+    shape = 200.0
+    mean, variance = digamma(shape), polygamma(1, shape)
+    q = Mixture.full(np.ones(1), np.full((1, 1), mean), np.full((1, 1, 1), variance))
+    x = np.asarray(q.sample(2000, key=0), float)
+    log_p = shape * x[:, 0] - np.exp(x[:, 0]) - gammaln(shape)
+    draws = EvaluatedDraws(x, log_p, np.asarray(q.log_prob(x), float))
+    kl = np.exp(mean + variance / 2) + gammaln(shape) - shape * mean
+    kl -= 0.5 * np.log(2 * np.pi * np.exp(1) * variance)
+    found, (close, tails) = diagnose(q, draws), confirmed(q, draws, 0.02)
+    assert found.gap.value == pytest.approx(kl, abs=3 * found.gap.standard_error)
+    assert found.k_hat > found.k_limit
+    assert close
+    assert not tails
+    assert not confirmed(q, draws, 0.02)
+
+
+def test_the_tail_of_nearly_equal_weights_does_not_matter():
+    x = np.asarray(PLAIN.sample(2000, key=0), float)
+    log_q = np.asarray(PLAIN.log_prob(x), float)
+    heavy = np.random.default_rng(0).pareto(0.5, 2000)  # of shape 2
+    draws = EvaluatedDraws(x, log_q + 0.01 * heavy / heavy.max(), log_q)
+    found = diagnose(PLAIN, draws)
+    assert found.k_hat > found.k_limit
+    assert confirmed(PLAIN, draws, 0.02)
+
+
+def test_a_large_error_of_log_z_is_not_accurate():
+    # Weights 1 + s y, where y is Pareto distributed with the shape k: E[y] = k / (1 - k).
+    s, k = 0.1, 0.65
+    x = np.asarray(PLAIN.sample(2000, key=0), float)
+    log_q = np.asarray(PLAIN.log_prob(x), float)
+    weights = 1 + s * np.random.default_rng(2).pareto(1 / k, 2000)
+    draws = EvaluatedDraws(x, log_q + np.log(weights), log_q)
+    found = diagnose(PLAIN, draws)
+    log_z = found.log_evidence
+    assert found.verdict == "unsearched"
+    assert found.k_hat <= found.k_limit
+    assert 0.02 < abs(log_z.value - np.log1p(s * k / (1 - k))) < log_z.standard_error < 0.05
+    assert not confirmed(PLAIN, draws, 0.02).tails
+    assert confirmed(PLAIN, draws, 0.05).tails
+    # With fewer samples nothing better can be asked for: 3 sqrt(2 0.02 / 200) is 0.042.
+    few = EvaluatedDraws(x[:200], np.repeat(np.log([1.0, 2.3]), [180, 20]), np.zeros(200))
+    assert 0.02 < diagnose(PLAIN, few).log_evidence.standard_error < 0.042
+    assert confirmed(PLAIN, few, 0.02).tails
+
+
+def test_patience_with_tails_ends():
+    rule = AccuracyRule(0.02)
+    assert rule.patient(1_000, None)
+    assert rule.patient(1_000 + TAIL_EVALUATIONS - 1, None)
+    assert not rule.patient(1_000 + TAIL_EVALUATIONS, None)
+    longer = AccuracyRule(0.02)
+    assert longer.patient(50_000, None)
+    assert longer.patient(99_999, None)
+    assert not longer.patient(100_000, None)
+    limited = AccuracyRule(0.02)
+    assert limited.patient(1_000, 8_000)
+    assert not limited.patient(3_000, 8_000)
+    restored = AccuracyRule(0.02)
+    restored.restore(limited.stored(), {})
+    assert not restored.patient(3_000, 8_000)
 
 
 def test_the_stopping_rule_names_a_flat_objective_before_it_is_patient():
@@ -178,6 +252,20 @@ def test_the_settings_repeat_a_fit_that_took_more_samples():
     )
     np.testing.assert_array_equal(first.mixture.means, again.mixture.means)
     assert first.counts == again.counts
+
+
+def test_a_fit_goes_on_until_the_tail_and_log_z_are_known():
+    def log_gamma(x):  # of the logarithm of a Gamma variable, whose left tail is exponential
+        return 100 * x[0] - 5 * jnp.exp(x[0])
+
+    result = natmix.fit(log_gamma, 1, max_evaluations=10_000, progress=False)
+    found = result.diagnosis
+    assert result.stopped == "converged"
+    assert result.counts.refuted_evaluations > 0
+    assert found.k_hat <= found.k_limit
+    assert found.log_evidence.standard_error <= 0.02
+    truth = float(gammaln(100) - 100 * np.log(5))
+    assert found.log_evidence.value == pytest.approx(truth, abs=3 * found.log_evidence.standard_error)
 
 
 def test_a_gaussian_is_done_after_few_evaluations():

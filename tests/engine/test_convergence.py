@@ -115,6 +115,19 @@ def test_luck_does_not_win():
     assert beaten <= 1
 
 
+def test_iterations_that_reuse_samples_are_not_independent():
+    """Every objective is the mean of new noise and that of the three iterations before."""
+    beaten = {0.0: 0, 3.0: 0}
+    for reused in beaten:
+        for seed in range(30):
+            noise = 2 * np.convolve(np.random.default_rng(seed).normal(size=1000), np.full(4, 0.25), "valid")
+            best = BestMixture("start", reused)  # type: ignore[arg-type]
+            for i, value in enumerate(noise):
+                best.update(np.array([value]), np.ones(1), lambda i=i: i)  # type: ignore[misc]
+            beaten[reused] += best.beats_last(1e-3)
+    assert beaten[3.0] <= 1 < beaten[0.0]
+
+
 def test_a_collapse_is_noticed():
     best = best_of([*np.linspace(-5, 0, 200), *np.full(50, -4.0)], 0.1)
     assert best.beats_last(1e-3)

@@ -89,7 +89,7 @@ class SimulatedPool(AbstractPool):
         self._now, number = heapq.heappop(self._running)
         report = self._report(number)
         if report == "done":
-            trial, _ = planned_trial(self.folder, study_in(self.folder), number)
+            trial = planned_trial(self.folder, study_in(self.folder), number)
             with self.folder.claim(number) as mine:
                 assert mine
                 assert self.folder.outcome(number) is None, f"trial {number} was run twice"

@@ -1,7 +1,7 @@
 """``natmix study``: many trials of many algorithms on many problems."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,12 +15,23 @@ _INTERRUPTED = 130
 study = typer.Typer(no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The study's folder.")]
+Folders = Annotated[
+    list[Path],
+    typer.Argument(help="The study's folder, or several with parts of one study, to be put together."),
+]
 Jobs = Annotated[int, typer.Option(help="Trials at once on this machine; each process owns one device.")]
 Scheduler = Annotated[
     str,
     typer.Option(
         help="Where trials run: auto (a local cluster of Dask, or processes if Dask is not installed), "
         "processes, dask, slurm, or the address of a Dask scheduler, tcp://host:8786."
+    ),
+]
+Slots = Annotated[
+    int | None,
+    typer.Option(
+        help="Trials that each process runs at once as one program. Default: 16 where this machine has an "
+        "accelerator and no budget is a limit of time, 1 otherwise."
     ),
 ]
 Slurm = Annotated[
@@ -90,6 +101,7 @@ def run(
     ] = None,
     jobs: Jobs = 1,
     scheduler: Scheduler = "auto",
+    slots: Slots = None,
     slurm: Slurm = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -103,9 +115,9 @@ def run(
 
         found = find_study(file, _changes(scale, problems, codenames, trials, seeds, storage))
         folder = out or Path("studies") / found.name
-        run_to_end(found, folder, jobs, scheduler, slurm or [], quiet)
+        run_to_end(found, folder, Places(jobs, scheduler, slots, slurm or []), quiet)
         if not quiet:
-            _print_results(folder)
+            _print_results(_loaded([folder]))
 
 
 @study.command()
@@ -136,31 +148,51 @@ def status(folder: Folder) -> None:
 
 @study.command()
 def results(
-    folder: Folder,
+    folders: Folders,
     out: Annotated[Path | None, typer.Option(help="Write all trials to this CSV file, too.")] = None,
 ) -> None:
     """Show the best of each codename on each problem, and of each option."""
     with one_sentence():
-        from natmix.experiments.studies.study_results import load_results
-
-        _print_results(folder)
+        found = _loaded(folders)
+        _print_results(found)
         if out is not None:
-            load_results(folder).write_csv(out)
+            found.write_csv(out)
+            typer.echo(f"Written: {out}")
+
+
+@study.command()
+def table(
+    folders: Folders,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file. Default: print it.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Option(help="A command that ran the study, to be printed at its end.")
+    ] = None,
+) -> None:
+    """Make the table of the best of each option, beside the paper's numbers, in Markdown."""
+    with one_sentence():
+        from natmix.experiments.studies.option_table import option_table
+        from natmix.files.durable import write_text
+
+        text = option_table(_loaded(folders), command or [])
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            write_text(out, text)
             typer.echo(f"Written: {out}")
 
 
 @study.command()
 def best(
-    folder: Folder,
+    folders: Folders,
     problem: Annotated[str | None, typer.Option(help="Only this problem.")] = None,
     codename: Annotated[str | None, typer.Option(help="Only this codename.")] = None,
 ) -> None:
     """Print the best settings on each problem, as a command or as Python."""
     with one_sentence():
-        from natmix.experiments.studies.study_results import load_results, standard_error
+        from natmix.experiments.studies.study_results import standard_error
         from natmix.text.suggestions import hint
 
-        found = load_results(folder)
+        found = _loaded(folders)
         names = list(found.study.problems)
         if problem is not None and problem not in names:
             raise ValueError(f"The study has no problem {problem!r}. {hint(problem, names)}")
@@ -174,32 +206,35 @@ def best(
                 continue
             cell, result = chosen
             error = standard_error(result)
-            numbers = ", ".join(str(outcome.number) for outcome in result.outcomes)
+            numbers = found.trial_names(cell, result)
             typer.echo(f"# {cell.codename} on {each}: {result.value:.6g} ± {error:.2g} (trials {numbers})")
             typer.echo(_repeat(found.study, cell, result))
 
 
 @study.command()
 def plot(
-    folder: Folder,
-    out: Annotated[Path | None, typer.Option(help="Folder for the figures. Default: STUDY/figures.")] = None,
+    folders: Folders,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the figures. Default: STUDY/figures, if there is one folder."),
+    ] = None,
 ) -> None:
     """Draw the best of each option, learning curves, and what was searched."""
     with one_sentence():
         from natmix.experiments.studies.study_figures import draw_all
-        from natmix.experiments.studies.study_folder import StudyFolder
-        from natmix.experiments.studies.study_results import load_results
         from natmix.plot.style import pyplot
 
+        if out is None and len(folders) > 1:
+            raise ValueError("Say where the figures of several folders go: --out FOLDER.")
         pyplot().switch_backend("agg")  # no window
-        found = load_results(folder)
-        written, missing = draw_all(found, StudyFolder(folder), out or folder / "figures")
+        found = _loaded(folders)
+        written, missing = draw_all(found, out or folders[0] / "figures")
         for path in written:
             typer.echo(str(path))
         for line in missing:
             typer.echo(f"natmix: no {line}", err=True)
         if not written:
-            raise ValueError(f"No figure of {folder} could be drawn.")
+            raise ValueError(f"No figure of {', '.join(map(str, folders))} could be drawn.")
 
 
 @study.command("job-script")
@@ -213,52 +248,71 @@ def job_script(slurm: Slurm = None) -> None:
         cluster.close()
 
 
-def run_to_end(found: Any, folder: Path, jobs: int, scheduler: str, slurm: list[str], quiet: bool) -> None:
+class Places(NamedTuple):
+    """Where trials run, as options of a command say.
+
+    Attributes:
+        jobs: trials or batches at once on this machine.
+        scheduler: that has the workers.
+        slots: trials in a batch; None for what suits this machine.
+        slurm: arguments of a Slurm cluster.
+    """
+
+    jobs: int
+    scheduler: str
+    slots: int | None
+    slurm: list[str]
+
+
+def run_to_end(found: Any, folder: Path, places: Places, quiet: bool) -> None:
     """Run all trials of a study that have no outcome; leaves the command if it is interrupted."""
     from natmix.cli.study_progress import StudyLines
     from natmix.experiments.runs.directory import check_possible
     from natmix.experiments.studies.client import run_study
+    from natmix.experiments.studies.slots import slots_for
     from natmix.interrupts import Interrupt
 
-    if jobs < 1:
-        raise ValueError(f"--jobs must be at least 1, got {jobs}.")
+    if places.jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {places.jobs}.")
+    slots = slots_for(found, places.slots)
     check_possible(folder)
     interrupt = Interrupt()
-    with interrupt.watching(), _pool(folder, jobs, scheduler, slurm, interrupt, quiet) as pool:
+    with interrupt.watching(), _pool(folder, places, slots, interrupt, quiet) as pool:
         end = run_study(folder, found, pool, interrupt, StudyLines(quiet))
     if end.interrupted:
         typer.echo("natmix: interrupted. Repeat the command to continue from there.", err=True)
         raise typer.Exit(_INTERRUPTED)
 
 
-def _pool(folder: Path, jobs: int, scheduler: str, slurm: list[str], interrupt: Any, quiet: bool) -> Any:
+def _pool(folder: Path, places: Places, slots: int, interrupt: Any, quiet: bool) -> Any:
     import importlib.util
 
     from natmix.experiments.studies import dask_pool, pools
     from natmix.experiments.studies.own_device import own_device
 
+    jobs, scheduler, _, slurm = places
     if slurm and scheduler != "slurm":
         raise ValueError("--slurm goes with --scheduler slurm.")
     folder.mkdir(parents=True, exist_ok=True)
     if scheduler == "auto" and jobs == 1:
         own_device()
-        return pools.InProcess(folder, interrupt)
+        return pools.InProcess(folder, interrupt, slots)
     if scheduler == "auto":
         scheduler = "processes" if importlib.util.find_spec("distributed") is None else "dask"
         if not quiet:
             typer.echo(f"natmix: {jobs} trials at once, --scheduler {scheduler}.", err=True)
     if scheduler == "processes":
-        return pools.LocalProcesses(folder, jobs)
+        return pools.LocalProcesses(folder, jobs, slots)
     if scheduler == "dask":
-        return dask_pool.local_cluster(folder, jobs)
+        return dask_pool.local_cluster(folder, jobs, slots)
     if scheduler == "slurm":
-        return dask_pool.on_slurm(folder, jobs, _slurm(slurm))
+        return dask_pool.on_slurm(folder, jobs, _slurm(slurm), slots)
     if "://" not in scheduler:
         raise ValueError(
             f"--scheduler is auto, processes, dask, slurm or an address such as tcp://host:8786, got "
             f"{scheduler!r}."
         )
-    return dask_pool.at_scheduler(folder, scheduler)
+    return dask_pool.at_scheduler(folder, scheduler, slots)
 
 
 def _changes(
@@ -314,14 +368,27 @@ def _repeat(found: Any, cell: Any, result: Any) -> str:
     return as_command(found, cell, result) if source is None else as_python(source, cell, result)
 
 
-def _print_results(folder: Path) -> None:
+def _loaded(folders: list[Path]) -> Any:
+    from natmix.experiments.studies.study_results import load_results
+
+    found = load_results(*folders)
+    repeated = sum(cell.repeated for cell in found.cells)
+    if repeated:
+        typer.echo(
+            f"natmix: {repeated} trials have the setting and the seed of one in an earlier folder, and are "
+            "left out.",
+            err=True,
+        )
+    return found
+
+
+def _print_results(found: Any) -> None:
     from rich.table import Table
 
     from natmix.cli.console import console, print_table
     from natmix.experiments.studies.study_figures import objective_name
-    from natmix.experiments.studies.study_results import load_results, standard_error
+    from natmix.experiments.studies.study_results import standard_error
 
-    found = load_results(folder)
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("problem", "codename", objective_name(found), "complete", "pruned", "failed", "trials"):
         left = name in ("problem", "codename")
@@ -329,7 +396,7 @@ def _print_results(folder: Path) -> None:
     for cell in found.cells:
         chosen = found.best(*cell.cell)
         value = "" if chosen is None else f"{chosen[1].value:.5g} ± {standard_error(chosen[1]):.2g}"
-        numbers = "" if chosen is None else ", ".join(str(o.number) for o in chosen[1].outcomes)
+        numbers = "" if chosen is None else found.trial_names(*chosen)
         counts = [str(cell.count(state)) for state in ("complete", "pruned", "failed")]
         table.add_row(*cell.cell, value, *counts, numbers)
     print_table(table)

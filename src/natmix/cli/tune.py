@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natmix.cli.errors import one_sentence
-from natmix.cli.study import Jobs, Scheduler, run_to_end
+from natmix.cli.study import Jobs, Places, Scheduler, Slots, run_to_end
 
 if TYPE_CHECKING:
     from natmix.experiments.studies.definition import CellKey
@@ -45,6 +45,7 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="The study's folder. Default: tuning/NAME.")] = None,
     jobs: Jobs = 1,
     scheduler: Scheduler = "auto",
+    slots: Slots = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Search for the algorithm and the hyperparameters with the lowest -ELBO on a target of your own.
@@ -73,7 +74,7 @@ def tune(
         )
         study = study_from(StudySource(f"tune {model}", str(Path.cwd()), text))
         folder = out or Path("tuning") / source.function
-        run_to_end(study, folder, jobs, scheduler, [], quiet)
+        run_to_end(study, folder, Places(jobs, scheduler, slots, []), quiet)
         found = load_results(folder)
         chosen = found.best(source.function)
         if chosen is None:

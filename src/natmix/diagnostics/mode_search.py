@@ -43,6 +43,11 @@ attracts twenty times fewer runs than the rarest known one would then have been 
 _NEW_MODE = 0.035
 """And when the chance that another run finds a new mode is below this."""
 
+_LEAST_PROBES = 5000
+"""And if several modes are known, after at least so many probes: a mode that one in a thousand reaches is
+then found with 99% certainty. Where widths differ, narrow modes own small parts of the space between wide
+ones, in which few runs start."""
+
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
 _LIKELY = 0.05
@@ -80,7 +85,8 @@ class ModeSearch(NamedTuple):
         trials: the number of runs that ended in some mode, minor ones included; 0 for the sum of ``hits``.
         near_probes: evaluations in search of narrow modes next to the known ones.
         covered_width: the width down to which such a mode would have been found with 95% certainty, relative
-            to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would.
+            to a known mode of the same mass at most 10 of its widths away; 1 if hardly any would. Without
+            gradients: relative to the known modes, anywhere.
         narrow_goal: the width that suffices for the search to be thorough.
         dof: degrees of freedom that the tails of the modes seem to have; infinite for Gaussians.
         reach: how many times as wide as the initial region the starting points were spread, at most.
@@ -176,7 +182,7 @@ class _LbfgsSearch:
             problem.mixture, problem.log_evidence, _NARROW_NEIGHBOUR if narrow <= _NARROW_NEIGHBOUR else 0.0
         )
         self._region, self._reach = problem.region, max(REACH)
-        self._runs = self._trials = self._near_probes = 0
+        self._runs = self._trials = self._probes = self._near_probes = 0
         self._per_run = float(EVALUATIONS_PER_RUN)
         self._explained_share = 0.0
         self._covered, self._narrow_goal = 1.0, NARROW_WIDTH
@@ -205,6 +211,12 @@ class _LbfgsSearch:
         points += [around_modes(centres, half, self._rng)] if half else []
         self.run_from(np.concatenate(points))
         self._probe(probed, runs)
+        if self._ends(before) and len(self._known.centres) > 1:
+            self._probe(_LEAST_PROBES - self._probes, runs)
+        return self._ends(before)
+
+    def _ends(self, before: int) -> bool:
+        """Whether the search may end, by its hits, if so many modes were missed before the round."""
         hits = self._known.major_hits()
         settled = sum(h < _OFTEN for h in hits) <= _TOLERATED_UNREACHED * len(hits)
         certain = self.result().new_mode_chance <= _NEW_MODE
@@ -285,6 +297,7 @@ class _LbfgsSearch:
         n = int(min(n, _PROBED_SHARE * self.evaluator.remaining))
         if n < 1:
             return
+        self._probes += n
         x = probes(self._region, self._known.centres, n, self._rng)
         log_p = self.evaluator.log_density(x)
         log_q, mode = self._known.explain_with_tails(x, log_p)

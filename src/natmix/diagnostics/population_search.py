@@ -55,6 +55,11 @@ even if there is no evaluation left to check them."""
 _ENOUGH, _OFTEN = 0.01, 20
 """The search ends when the chance that another starting point leads to a new mode is below this, and every
 known mode with a hundredth of the mass was reached so often."""
+_NARROW_GOAL, _CERTAIN_HITS = 0.6, 3.0
+"""And, if several modes are known, when it would have found one of this width relative to them: a mode r
+times as wide is the nearest, in widths, from a share of the starting points that falls like r^D. Three are
+expected to find it then, and one or more with 95% certainty. Where that would take more evaluations than are
+left, the search ends without."""
 _HEAVIER = 4
 """With heavy tails it asks for so many times as much: one mode hides behind the tails of another."""
 _QUANTILE_DRAWS = 500
@@ -151,7 +156,13 @@ class _PopulationSearch:
         """Whether nothing new is to be expected; what is missed will be added, and searched around again."""
         found, factor = self.result(), 1 if np.isinf(self._dof) else _HEAVIER
         often = bool(found.missed) or min(found.hits, default=0) >= factor * _OFTEN
-        return often and found.new_mode_chance <= _ENOUGH / factor
+        narrow = bool(found.missed) or found.covers_narrow_modes or not self._can_cover_narrow_modes(found)
+        return often and narrow and found.new_mode_chance <= _ENOUGH / factor
+
+    def _can_cover_narrow_modes(self, found: ModeSearch) -> bool:
+        """Whether the evaluations left suffice, if they go on as they did so far."""
+        needed = _CERTAIN_HITS / _NARROW_GOAL**self._mixture.dim / max(min(found.hits, default=1), 1)
+        return (needed - 1) * self.evaluator.evaluations <= self.evaluator.remaining
 
     def result(self) -> ModeSearch:
         """What has been found so far."""
@@ -174,6 +185,8 @@ class _PopulationSearch:
             "population",
             once=int(np.sum((hits > 0) & (hits < 2))),
             trials=int(np.ceil(self._trials)),
+            covered_width=covered_width(float(hits.min(initial=np.inf)), self._mixture.dim),
+            narrow_goal=_NARROW_GOAL if len(hits) > 1 else 1.0,
             reach=self._reach,
             dof=self._dof,
         )
@@ -369,6 +382,11 @@ class _PopulationSearch:
         new = log_p - self._log_z - self._q.log_prob(x) > UNEXPLAINED
         self._points.append((x[new], log_p[new]))
         return log_p
+
+
+def covered_width(hits: float, dim: int) -> float:
+    """The width down to which a mode would have been found, relative to known ones reached so often."""
+    return float((_CERTAIN_HITS / hits) ** (1 / dim)) if _CERTAIN_HITS < hits < np.inf else 1.0
 
 
 def _inside(x: Float[np.ndarray, " D"], mode: _Mode) -> bool:

@@ -17,7 +17,7 @@ _FAR = 30.0
 """If a known mode is more than `_FAR` widths of the region away, the region does not tell the scale of the
 target. Then starting points are also drawn from the region made so many times as wide as that distance."""
 _SPREAD = (1.0, 1.5, 3.0)
-"""Starting points are also drawn from the Gaussian of all known modes, made so many times as wide."""
+"""Starting points are also drawn where all known modes suggest another one, made so many times as wide."""
 _PROBE_SPREAD = (0.7, 1.0, 1.4)
 """The same for points at which only the value is asked for."""
 _MIN_SHRINKAGE, _MANY = 0.1, 5
@@ -61,9 +61,18 @@ def probes(
 def _samples(
     centres: Float[np.ndarray, "M D"], widths: Float[np.ndarray, " n"], rng: np.random.Generator
 ) -> Float[np.ndarray, "n D"]:
+    """Where another mode may be, given these: samples of Student's t, made so many times as wide.
+
+    Few centres tell little about how far apart modes are. The predictive distribution of another one has
+    (M + 1) / (M - 1) times the covariance of the M known ones, and as many degrees of freedom as these have
+    coordinates beside their mean.
+    """
     mean, covariance = gaussian_of_modes(centres)
-    L = np.linalg.cholesky(covariance)
-    return mean + widths[:, None] * (rng.normal(size=(len(widths), len(mean))) @ L.T)
+    (M, D), n = centres.shape, len(widths)
+    L = np.sqrt((M + 1) / (M - 1)) * np.linalg.cholesky(covariance)
+    freedom = (M - 1) * D
+    tails = np.sqrt(freedom / rng.chisquare(freedom, n))
+    return mean + (widths * tails)[:, None] * (rng.normal(size=(n, D)) @ L.T)
 
 
 def gaussian_of_modes(

@@ -44,6 +44,31 @@ _SIGMAS = 2.0
 _WAIT = 0.25
 """After samples that did not confirm it, the share of all evaluations so far until the next ones."""
 _LARGEST_BIAS = 10.0
+_NEGLIGIBLE_TAIL = 0.1
+"""A tail that may hide less than this share of the accuracy needs no known shape: the largest of nearly equal
+weights have a k-hat of any size."""
+_NOISE_FACTOR = 3.0
+"""The error of log Z may be so many times that of a light-tailed mixture whose KL(q || p) is the accuracy."""
+TAIL_EVALUATIONS = 10_000
+"""A fit that lacks nothing but known tails goes on for as many evaluations as it has taken until then, or for
+so many if that is more, but for no more than `_TAIL_SHARE` of ``max_evaluations``. A Cauchy's tails need ever
+more components; Markov chains then tell whether they matter."""
+_TAIL_SHARE = 0.25
+
+
+class Confirmation(NamedTuple):
+    """What fresh samples say about a mixture.
+
+    Attributes:
+        close: whether KL(q || p), shares of modes and marginals are as they should be.
+        tails: whether the tail of the importance weights and log Z are known as well as that.
+    """
+
+    close: bool
+    tails: bool
+
+    def __bool__(self) -> bool:
+        return self.close and self.tails
 
 
 class StoredAccuracyRule(NamedTuple):
@@ -52,6 +77,7 @@ class StoredAccuracyRule(NamedTuple):
     next: int
     bias: float
     last: float
+    close: int
 
 
 class AccuracyRule(Recorder):
@@ -59,7 +85,7 @@ class AccuracyRule(Recorder):
 
     It compares the mean over these iterations plus two standard errors. The estimate of an iteration is made
     on the samples that the mixture was updated with, so it is too small, the more the longer they are
-    reused. Fresh samples have to confirm it (`is_accurate`); if they do not, their estimate tells the bias.
+    reused. Fresh samples have to confirm it (`confirmed`); if they do not, their estimate tells the bias.
     """
 
     def __init__(self, accuracy: float) -> None:
@@ -68,19 +94,33 @@ class AccuracyRule(Recorder):
         self._next = 0
         self._bias = 1.0
         self._last = np.inf
+        self._close = 0
 
     def stored(self) -> StoredAccuracyRule:
         """What is needed to go on, with the trajectory."""
-        return StoredAccuracyRule(self._next, self._bias, self._last)
+        return StoredAccuracyRule(self._next, self._bias, self._last, self._close)
 
     def restore(self, stored: StoredAccuracyRule, since: Mapping[str, np.ndarray]) -> None:
         """Go on from there; ``since`` is the trajectory since the last check."""
-        self._next, self._bias, self._last = stored
+        self._next, self._bias, self._last, self._close = stored
         self._recent = [since["kl"]] if since else []
 
     def restart(self) -> None:
         """Forget the iterations before a repair, or before a change of the number of samples."""
         self._recent, self._bias = [], 1.0
+
+    def patient(self, evaluations: int, most: int | None) -> bool:
+        """Whether to go on with a mixture that lacks nothing but known tails.
+
+        Args:
+            evaluations: of the run so far.
+            most: of the whole fit, if there is a limit.
+        """
+        if not self._close:
+            self._close = max(evaluations, 1)
+        more = max(self._close, TAIL_EVALUATIONS)
+        more = more if most is None else min(more, int(_TAIL_SHARE * most))
+        return evaluations < self._close + more
 
     def refuted(self, evaluations: int, samples: int, kl: float) -> None:
         """Fresh samples did not confirm it: wait until others are cheap beside what was spent since.
@@ -113,14 +153,30 @@ def upper_bound(values: Float[np.ndarray, " N"]) -> float:
     return float(values.mean() + _SIGMAS * values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def is_accurate(mixture: Mixture, draws: EvaluatedDraws, accuracy: float) -> bool:
-    """Whether fresh samples confirm it: KL(q || p), the tail of the weights, shares of modes, marginals."""
+def confirmed(mixture: Mixture, draws: EvaluatedDraws, accuracy: float) -> Confirmation:
+    """What fresh samples say: KL(q || p), shares of modes and marginals; the tail of the weights and log Z.
+
+    The verdict tolerates a heavy tail if little seems hidden there. To show that it is harmless then takes
+    Markov chains, and 42,000 evaluations; a few more components make it light for a tenth of that. So a fit
+    goes on while k-hat is above its limit, unless the tail hides a negligible share of the mass.
+
+    It also goes on while log Z has a large error. KL(q || p) is log Z less the ELBO, and is not known better
+    than log Z is: so its error may be the accuracy. It cannot be asked to be below the noise of the samples,
+    however. A light-tailed mixture that is just accurate has log weights with the variance 2 KL, which gives
+    log Z of n samples the error sqrt(2 accuracy / n). Three times that is allowed, if it is more than the
+    accuracy, as with few samples or a small accuracy.
+    """
     found = diagnose(mixture, draws)
     if found.verdict not in ("unsearched", "trust"):
-        return False
-    if not found.gap.value + _SIGMAS * found.gap.standard_error <= accuracy:
-        return False
-    return all(e <= most for e, most in zip(marginal_errors(draws), LARGEST_ERRORS, strict=True))
+        return Confirmation(False, False)
+    kl = found.gap.value + _SIGMAS * found.gap.standard_error
+    close = kl <= accuracy and all(
+        e <= most for e, most in zip(marginal_errors(draws), LARGEST_ERRORS, strict=True)
+    )
+    tail = gather_evidence(draws).tail
+    light = found.k_hat <= found.k_limit or tail.hidden_at_most <= _NEGLIGIBLE_TAIL * accuracy
+    noise = _NOISE_FACTOR * float(np.sqrt(2 * accuracy / found.samples))
+    return Confirmation(close, light and found.log_evidence.standard_error <= max(accuracy, noise))
 
 
 def marginal_errors(draws: EvaluatedDraws) -> MarginalErrors:

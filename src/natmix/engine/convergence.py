@@ -128,11 +128,13 @@ class BestMixture:
     """Keeps the best mixture by a lower confidence bound of its objective.
 
     The estimate uses the last few iterations before the mixture. Without the standard error the mixture with
-    the luckiest estimate would be chosen.
+    the luckiest estimate would be chosen. Iterations that reuse samples are not independent: with ``reused``
+    old samples for each new one, a sample counts in so many more iterations.
     """
 
-    def __init__(self, mixture: Mixture) -> None:
+    def __init__(self, mixture: Mixture, reused: float = 0.0) -> None:
         self.mixture = mixture
+        self._reused = reused
         self.bound = -np.inf
         self._recent: deque[tuple[float, float]] = deque(maxlen=_BLOCK)
 
@@ -166,7 +168,8 @@ class BestMixture:
             return -np.inf, np.inf
         n = len(values)
         scatter = values.std(ddof=1) if n > 1 else 0.0
-        return float(values.mean()), float(max(scatter, np.sqrt(np.mean(errors**2))) / np.sqrt(n))
+        independent = max(n / (1 + self._reused), 1.0)
+        return float(values.mean()), float(max(scatter, np.sqrt(np.mean(errors**2))) / np.sqrt(independent))
 
     def beats_last(self, tolerance: float) -> bool:
         """Whether the latest mixture is worse than the best one beyond doubt."""
@@ -246,11 +249,12 @@ class BestRecorder(Recorder):
 
     def __init__(self, algorithm: GMMVI, tolerance: float) -> None:
         self._temperature, self._tolerance = float(algorithm.temperature), tolerance
+        self._reused = float(algorithm.sample_selector.reuse_ratio)
         self._new: list[Mapping[str, np.ndarray]] = []
 
     def started(self, run: SingleRun) -> None:
         if not run.iterations:
-            self._best = BestMixture(jax.device_get(run.state.mixture))
+            self._best = BestMixture(jax.device_get(run.state.mixture), self._reused)
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> None:
         self._new.append(chunk.infos)
@@ -263,7 +267,7 @@ class BestRecorder(Recorder):
 
     def restore(self, stored: StoredBest, mixture: Mixture, since: Mapping[str, np.ndarray]) -> None:
         """Go on from there; ``since`` is the trajectory since the last check."""
-        self._best = BestMixture(mixture)
+        self._best = BestMixture(mixture, self._reused)
         self._best.restore(stored)
         self._new = [since] if since else []
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from natmix.engine.runner import AbstractRunner, Chunk
-from natmix.engine.single_run import SingleRun
+from natmix.engine.single_run import DivergedError, SingleRun
 from natmix.interrupts import Interrupt, Interrupted
 from natmix.modules.state import State
 from natmix.targets import TargetError
@@ -151,6 +151,8 @@ def _record(run: SingleRun, chunk: Chunk) -> None:
 
 def _fail(run: SingleRun, error: TargetError) -> None:
     run.stopped, run.failure = "failed", error
+    if isinstance(error, DivergedError):  # so that the numbers do not depend on the length of the chunk
+        run.iterations, run.evaluations = error.iterations, error.spent
     for recorder in run.recorders:
         recorder.failed(run)
 

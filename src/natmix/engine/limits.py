@@ -62,6 +62,16 @@ class Limits:
             return "max_run_seconds"
         return None
 
+    def used_share(self, iterations: int, evaluations: int, seconds: float) -> float:
+        """How much of the budget is used: the largest share of a limit."""
+        used = [
+            (iterations, self.max_iterations),
+            (evaluations, self.max_evaluations),
+            (seconds, self.max_seconds),
+            (seconds, self.max_run_seconds),
+        ]
+        return max((number / limit for number, limit in used if limit), default=0.0)
+
     def seconds_left(self, seconds: float, compile_seconds: float) -> float:
         """Seconds until the first time limit."""
         left = [math.inf]

@@ -15,7 +15,7 @@ from natmix.diagnostics.draws import EvaluatedDraws
 from natmix.diagnostics.elbo import NO_ELBO, Elbo, elbo_of, evaluated_draws, no_elbo
 from natmix.diagnostics.evidence import gather_evidence
 from natmix.diagnostics.verification import Verification
-from natmix.engine.accuracy import ACCURATE, MIN_SAMPLES, AccuracyRule, is_accurate
+from natmix.engine.accuracy import ACCURATE, MIN_SAMPLES, AccuracyRule, confirmed
 from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY, BestRecorder, StoppingRule, objective
@@ -345,7 +345,9 @@ class SingleFit:
         """Whether the samples of the final ELBO confirm that the mixture is accurate."""
         assert outcome.draws is not None
         assert self._options.accuracy is not None
-        if is_accurate(outcome.mixture, outcome.draws, self._options.accuracy):
+        found = confirmed(outcome.mixture, outcome.draws, self._options.accuracy)
+        most = self._options.limits.max_evaluations
+        if found or (found.close and not self._accuracy.patient(self._run.evaluations, most)):
             return True
         n = len(outcome.draws)
         self._refuted += n

@@ -19,6 +19,19 @@ CHUNK_SECONDS = 0.25
 _STORED = ("iterations", "evaluations", "seconds", "compile_seconds", "components", "rate")
 
 
+class DivergedError(TargetError):
+    """A recorder found within the last chunk that the run has diverged.
+
+    Attributes:
+        iterations: of the run when it had diverged; what came after does not count.
+        spent: evaluations of the run by then.
+    """
+
+    def __init__(self, message: str, iterations: int, spent: int) -> None:
+        super().__init__(message)
+        self.iterations, self.spent = iterations, spent
+
+
 @dataclasses.dataclass
 class SingleRun:
     """One run of the algorithm.

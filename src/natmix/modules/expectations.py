@@ -51,20 +51,28 @@ def expected_log_ratios(
     tilted, value, negative_entropy = jnp.sum(jnp.where(usable[:, None], share[:, None] * means, 0), axis=0)
     log_ratio = jnp.where(usable, means[:, 0], tilted)
     per_sample = sample_sums(log_components, batch, top, jnp.where(usable, share * factor, 0))
-    variance = jnp.sum(jnp.where(batch.valid, per_sample * (both[:, 1] - value), 0) ** 2)
-    kl = _divergence(jnp.where(batch.valid, per_sample, 0), both[:, 1])
+    variance, kl = _spread(jnp.where(batch.valid, per_sample, 0), both[:, 1], value)
     return log_ratio, ElboEstimate(value, jnp.sqrt(variance), -negative_entropy, kl)
 
 
-def _divergence(weights: Float[Array, " N"], log_ratio: Float[Array, " N"]) -> Scalar:
-    """Log E[w] - E[log w] for weighted samples of q with log w = log p~ - log q.
+def _spread(
+    weights: Float[Array, " N"], log_ratio: Float[Array, " N"], mean: Scalar
+) -> tuple[Scalar, Scalar]:
+    """The squared standard error of E[log w], w = p~ / q, and KL(q || p) = log E[w] - E[log w].
 
-    Both terms share their samples: near the target its noise is far below that of either term.
+    Both terms of KL share their samples: near the target its noise is far below that of either term. All sums
+    are one reduction, of w relative to exp(E[log w]). KL is infinite where that overflows.
     """
-    some = jnp.sum(weights) > 0
-    total = jnp.where(some, jnp.sum(weights), 1)
-    centre = jnp.sum(weights * log_ratio) / total
-    largest = jnp.max(jnp.where(weights > 0, log_ratio, -jnp.inf))
-    top = jnp.where(jnp.isfinite(largest), largest, 0)
-    mean = jnp.sum(weights * jnp.exp(jnp.where(weights > 0, log_ratio - top, -jnp.inf))) / total
-    return jnp.where(some, top + jnp.log(jnp.where(some, mean, 1)) - centre, jnp.inf)
+    centred = log_ratio - mean
+    used = weights > 0
+    terms = [
+        weights,
+        weights * centred,
+        weights * jnp.exp(jnp.where(used, centred, -jnp.inf)),
+        (weights * centred) ** 2,
+    ]
+    total, first, ratio, variance = jnp.sum(jnp.stack(terms), axis=1)
+    some = total > 0
+    total = jnp.where(some, total, 1)
+    kl = jnp.log(jnp.where(some, ratio / total, 1)) - first / total
+    return variance, jnp.where(some, kl, jnp.inf)

@@ -2,21 +2,24 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from study_files import SMALL, SimulatedPool, outcome_of, study_of, value_of
 
 from natmix.engine.limits import Limits
+from natmix.experiments.studies.budget_curve import BudgetCurve
 from natmix.experiments.studies.client import opened, run_study
 from natmix.experiments.studies.definition import CellKey, PruningRules
 from natmix.experiments.studies.progress import StudyProgress
-from natmix.experiments.studies.pruning import BudgetCurve, bars
+from natmix.experiments.studies.pruning import bars
 from natmix.experiments.studies.settings_source import GivenSettings
 from natmix.experiments.studies.study_folder import Attempt, StudyFolder
 from natmix.experiments.studies.study_results import load_results
-from natmix.experiments.studies.trial_attempt import MOST_DEATHS, attempt_trial, deaths, planned_trial
+from natmix.experiments.studies.trial_attempt import MOST_DEATHS, deaths, planned_trial
 from natmix.experiments.studies.trial_runner import AbstractTrialRunner
+from natmix.experiments.studies.trial_slots import attempt_trial
 
 
 def run(folder, study, **arguments):
@@ -239,8 +242,24 @@ def test_with_a_pruner_a_batch_waits_for_the_one_before(tmp_path):
     pool, _ = run(out, study, workers=9)
     batches = {study.positions(number)[1] // 2 for number in pool.order[:4]}
     assert batches == {0}
-    _, limits = planned_trial(StudyFolder(out), study, 7)
-    assert all(limit is not None for limit in limits)
+    assert all(bar is not None for bar in planned_trial(StudyFolder(out), study, 7).bars)
+
+
+def test_trials_of_a_codename_are_planned_ahead_where_a_batch_wants_them(tmp_path):
+    study = study_of(tmp_path, trials=5)
+    folder = StudyFolder(tmp_path / "out")
+    progress = opened(folder, folder.create(study))
+    second = [progress.next(lambda cell: cell == 1) for _ in range(6)]
+    assert second == [1, 3, 5, 7, 9, None]
+    assert [folder.batches(cell) for cell in study.cells] == [0, 3]
+    assert [progress.next() for _ in range(6)] == [0, 2, 4, 6, 8, None]
+
+
+def test_with_a_pruner_nothing_is_planned_ahead(tmp_path):
+    text = SMALL.replace("[search]", '[pruner]\nkind = "median"\n\n[search]')
+    folder = StudyFolder(tmp_path / "out")
+    progress = opened(folder, folder.create(study_of(tmp_path, text)))
+    assert [progress.next(lambda cell: cell == 0) for _ in range(3)] == [0, 2, None]
 
 
 # Results ----------------------------------------------------------------------------------------
@@ -250,7 +269,7 @@ def test_the_best_and_the_options(tmp_path):
     study, out = study_of(tmp_path, trials=6), tmp_path / "out"
     run(out, study)
     results = load_results(out)
-    trials = [planned_trial(StudyFolder(out), study, number)[0] for number in range(12)]
+    trials = [planned_trial(StudyFolder(out), study, number) for number in range(12)]
     best = min(trials, key=value_of)
     cell, result = results.best("gmm2")
     assert result.value == value_of(best)
@@ -288,3 +307,64 @@ def test_what_is_planned_is_read_by_others(tmp_path):
     first, second = StudyProgress(folder, study), StudyProgress(folder, study)
     assert first.next() == second.next() == 0
     assert folder.batches(study.cells[0]) == 1
+
+
+# Several folders --------------------------------------------------------------------------------
+
+
+def values(results):
+    return {
+        (each.cell, result.position): (result.settings, round(result.value, 12))
+        for each in results.cells
+        for result in each.results
+    }
+
+
+def test_parts_of_a_study_are_put_together(tmp_path):
+    """By codename, by seed and by the number of settings; no trial counts twice."""
+    run(tmp_path / "whole", study_of(tmp_path, seeds=(0, 1)))
+    parts: dict[str, Any] = {
+        "a": {"codenames": ("SAMTRUX",), "seeds": (0, 1), "trials": 2},
+        "b": {"codenames": ("SEMTRUX",), "seeds": (1,)},
+        "c": {"codenames": ("S?MTRUX",), "seeds": (0,)},
+        "d": {"codenames": ("SAMTRUX",), "seeds": (1,), "trials": 3},
+    }
+    for name, changes in parts.items():
+        run(tmp_path / name, study_of(tmp_path, **changes))
+    whole = load_results(tmp_path / "whole")
+    joint = load_results(*(tmp_path / name for name in parts))
+    assert values(joint) == values(whole)
+    assert [(each.total, each.running, each.repeated) for each in joint.cells] == [(3, 0, 4), (3, 0, 0)]
+    assert [option[2:5] for option in joint.options()] == [option[2:5] for option in whole.options()]
+    cell, best = joint.best("gmm2", "SEMTRUX")
+    (folder, seed, first), (_, _, outcome) = joint.trials(cell, best)
+    assert (folder.path, seed) == (tmp_path / "b", 1)
+    assert folder.outcome(first.number) == first
+    assert joint.trial_names(cell, best) == f"{tmp_path}/b:{first.number}, {tmp_path}/c:{outcome.number}"
+    assert {row["folder"] for row in joint.rows()} == {str(tmp_path / name) for name in parts}
+    # A setting of which a seed is nowhere is not done.
+    assert [len(each.results) for each in load_results(tmp_path / "a", tmp_path / "b").cells] == [2, 3]
+    assert [len(each.results) for each in load_results(tmp_path / "a", tmp_path / "d").cells] == [2]
+
+
+def test_settings_that_were_chosen_otherwise_are_kept_apart(tmp_path):
+    """As by a sampler that learns, whose results were others on another machine."""
+    for name in "ab":
+        run(tmp_path / name, study_of(tmp_path, trials=1))
+    folder = StudyFolder(tmp_path / "b")
+    cell = folder.study().cells[0]
+    planned = folder.read_batch(cell, 0)
+    planned.settings[0]["component_stepsize.stepsize"] = 0.5
+    folder.write_batch(cell, 0, planned)
+    joint = load_results(tmp_path / "a", tmp_path / "b")
+    assert [each.position for each in joint.cells[0].results] == [0, 3]
+    assert [len(each.results) for each in joint.cells] == [2, 1]
+
+
+def test_other_studies_are_not_put_together(tmp_path):
+    run(tmp_path / "a", study_of(tmp_path))
+    run(tmp_path / "b", study_of(tmp_path, SMALL.replace("iterations = 20", "iterations = 30")))
+    with pytest.raises(
+        ValueError, match=r"b holds another study than .*a: problem\.gmm2\.limits\.max_iterations is 30 there"
+    ):
+        load_results(tmp_path / "a", tmp_path / "b")

@@ -16,15 +16,18 @@ from tiny_problem import SMALL, tiny
 
 from natmix import JaxTarget
 from natmix.engine.runner import Chunk
+from natmix.engine.single_run import DivergedError
 from natmix.experiments import runs
 from natmix.experiments.runs import Limits, load_run
 from natmix.experiments.studies.batch_form import BatchForm, batch_form
+from natmix.experiments.studies.budget_curve import PRUNED
 from natmix.experiments.studies.divergence import PATIENCE, DivergenceGuard
+from natmix.experiments.studies.single_trials import SingleTrials
 from natmix.experiments.studies.trial_batch import TrialBatch
-from natmix.experiments.studies.trial_runner import PRUNED, Trial, TrialTerms
+from natmix.experiments.studies.trial_runner import Trial, TrialTerms
 from natmix.experiments.studies.trial_structure import structure_of
+from natmix.modules.codenames import LETTERS
 from natmix.modules.hyperparameters import ShapeBounds
-from natmix.targets import TargetError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -160,10 +163,53 @@ def test_trials_in_turns_are_those_alone_and_replaced_without_compiling(varied_a
 
 
 @pytest.mark.slow
+def test_a_later_batch_of_the_same_structure_does_not_compile_again(tmp_path):
+    """As when a process is given more trials of a codename, after it had others."""
+    compiled = []
+    for name, trials in (("a", FIXED[:2]), ("b", FIXED[1:])):
+        with compilations() as names:
+            run_all(TrialBatch(terms(tmp_path / name), 2, form=FORMS["together"]), trials)
+        compiled.append([each for each in names if "batch_chunk" in each])
+    assert compiled[0]
+    assert not compiled[1]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("trials", [VARIED, REUSING, FIXED], ids=["varied", "reusing", "fixed"])
 def test_all_numbers_that_masks_hide(form, trials, tmp_path):
     last, _ = run_all(TrialBatch(terms(tmp_path / "batch"), 2, form=FORMS[form]), trials)
+    there = {t.number: alone(tmp_path / "alone", t) for t in trials}
+    assert_as_alone(tmp_path / "batch", trials, last, there)
+
+
+EVERY_OPTION = ("SAMTRON", "ZEPYFUX", "SAPIDUG", "ZAMTDOG", "SEMIRUN", "ZAPTROX")
+
+
+def test_every_option_is_compared():
+    assert {letter for name in EVERY_OPTION for letter in name} == set(LETTERS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codename", EVERY_OPTION)
+def test_a_trial_of_random_settings_in_a_batch_is_that_alone(codename, tmp_path):
+    """From the first iteration on, in float64: what differs later in float32 is rounding, not a mask."""
+    random = np.random.default_rng(sum(map(ord, codename)))
+    trials = [
+        trial(
+            number,
+            codename,
+            number,
+            sample_selector__desired_samples=int(random.integers(10, 33)),
+            sample_selector__reuse_ratio=float(random.uniform(1.01, 3)),
+            start__components=int(random.integers(1, 9)),
+            component_stepsize__stepsize=float(10 ** random.uniform(-3, -0.5)),
+            weight_stepsize__stepsize=float(10 ** random.uniform(-3, -0.5)),
+            temperature=float(random.uniform(1, 2)),
+        )
+        for number in range(3)
+    ]
+    last, _ = run_all(TrialBatch(terms(tmp_path / "batch"), 2, form=FORMS["together"]), trials)
     there = {t.number: alone(tmp_path / "alone", t) for t in trials}
     assert_as_alone(tmp_path / "batch", trials, last, there)
 
@@ -198,28 +244,53 @@ def test_failing_trials_end_with_their_reasons_and_disturb_no_other(tmp_path, mo
     run_all(batch(tmp_path / "calm"), [trials[0], trials[3]])
     last, _ = run_all(batch(tmp_path / "all"), trials[:3])
     assert "The algorithm diverged: in iterations" in last[1].failure
-    assert 0 < last[1].iterations <= 40
+    assert 0 < last[1].iterations < 40
     assert "not finite anywhere in the initial region" in last[2].failure
+    assert [last[number].diverged for number in range(3)] == [False, True, False]
     for number in (1, 2):
         stored = json.loads((tmp_path / f"all/{number}/seed-{number}/failed.json").read_text())
         assert stored["error"] == last[number].failure
+        assert stored["iterations"] == last[number].iterations
     assert (last[0].failure, last[0].iterations) == ("", 40)
     here, there = (load_run(tmp_path / name / "0").seeds[0] for name in ("all", "calm"))
     assert_same_run(here, there, rtol=1e-9)
 
 
+@pytest.mark.slow
+def test_a_trial_diverges_at_the_same_iteration_in_a_batch_and_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("natmix.experiments.studies.divergence.PATIENCE", 1)
+    found = []
+    for form in (*FORMS, "alone"):
+        conditions = terms(tmp_path / form, Limits(max_iterations=500), lambda t: spot(0.9))
+        alone = form == "alone"
+        runner = SingleTrials(conditions) if alone else TrialBatch(conditions, 2, form=FORMS[form])
+        one = trial(1, "SEMTRUX", seed=1, sample_selector__desired_samples=20)
+        last = run_all(runner, [one])[0][1]
+        assert last.diverged
+        assert f" to {last.iterations} the ELBO" in last.failure
+        found.append((last.iterations, last.evaluations, last.failure))
+    assert found[0][0] < 500
+    assert found[0] == found[1] == found[2]
+
+
 def test_only_iterations_in_a_row_are_a_divergence():
     guard = DivergenceGuard()
-    run: Any = types.SimpleNamespace(iterations=PATIENCE)
+    run: Any = types.SimpleNamespace(iterations=PATIENCE, evaluations=70)
     bad = {"elbo": np.full(PATIENCE, np.nan), "evaluations": np.ones(PATIENCE), "invalid": np.zeros(PATIENCE)}
     invalid = {**bad, "elbo": np.zeros(PATIENCE), "invalid": np.ones(PATIENCE)}
     once = {**bad, "elbo": np.where(np.arange(PATIENCE) == 3, 0.0, np.nan)}
     guard.chunk(run, Chunk(None, once, False))
     run.iterations += 3
     guard.chunk(run, Chunk(None, {k: v[:3] for k, v in invalid.items()}, False))
-    run.iterations += 1
-    with pytest.raises(TargetError, match="diverged: in iterations 5 to 14 the ELBO was not finite"):
-        guard.chunk(run, Chunk(None, {k: v[:1] for k, v in bad.items()}, False))
+    run.iterations += 4
+    resumed = DivergenceGuard()
+    resumed.replay({k: np.concatenate([once[k], invalid[k][:3]]) for k in once})
+    for each in (guard, resumed):
+        with pytest.raises(
+            DivergedError, match="diverged: in iterations 5 to 14 the ELBO was not finite"
+        ) as error:
+            each.chunk(run, Chunk(None, {k: v[:4] for k, v in bad.items()}, False))
+        assert (error.value.iterations, error.value.spent) == (14, 67)  # the rest of the chunk is left out
 
 
 def test_evaluations_are_limited_and_counted_for_each_trial(tmp_path):
@@ -345,7 +416,7 @@ def test_what_a_batch_does_not_take(tmp_path):
     batch.submit(trial(0))
     with pytest.raises(ValueError, match="Trial 0 is running already"):
         batch.submit(trial(0))
-    with pytest.raises(ValueError, match="Trial 1 has another structure than the batch"):
+    with pytest.raises(ValueError, match="Trial 1 cannot join the batch: it has another structure"):
         batch.submit(trial(1, "SAMTRUX"))
     with pytest.raises(ValueError, match="Trial 5 is not running"):
         batch.stop(5)

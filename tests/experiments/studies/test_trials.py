@@ -9,12 +9,13 @@ from tiny_problem import SMALL, tiny
 
 from natmix.engine.limits import Limits
 from natmix.experiments.runs import load_run
+from natmix.experiments.studies.budget_curve import PRUNED, evaluation_times
 from natmix.experiments.studies.client import opened
 from natmix.experiments.studies.model_problem import ModelSource, load_model
 from natmix.experiments.studies.single_trials import SingleTrials
 from natmix.experiments.studies.study_folder import StudyFolder
-from natmix.experiments.studies.trial_attempt import attempt_trial
-from natmix.experiments.studies.trial_runner import PRUNED, Trial, TrialTerms, parted
+from natmix.experiments.studies.trial_runner import Trial, TrialTerms, parted
+from natmix.experiments.studies.trial_slots import attempt_trial
 from natmix.interrupts import Interrupt
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -100,6 +101,27 @@ def test_a_trial_that_is_stopped(tmp_path, monkeypatch):
     assert final["iterations"] == progress.iterations < 100_000
 
 
+@pytest.mark.parametrize("chunk_seconds", [0.0, 0.25])
+def test_a_trial_is_pruned_at_the_same_iteration_at_every_speed(chunk_seconds, tmp_path, monkeypatch):
+    """By the ELBO at fixed iterations, also when it was interrupted before."""
+    monkeypatch.setattr("natmix.engine.single_run.CHUNK_SECONDS", chunk_seconds)
+    monkeypatch.setattr("natmix.experiments.studies.single_trials.STEP_SECONDS", 0.01)
+    limits = Limits(max_iterations=60)
+    conditions = terms(tmp_path)._replace(times=evaluation_times(4, limits))
+    bad = trial()._replace(bars=(None, -1e9, None))
+    if not chunk_seconds:
+        first = SingleTrials(conditions)
+        first.submit(bad)
+        while first.advance()[0].iterations < 16:
+            pass
+        first.close()
+    progress = run_to_end(SingleTrials(conditions), bad)
+    run = load_run(tmp_path / "0" / "run").finished[0]
+    assert run.final["stopped"] == PRUNED
+    assert progress.iterations == run.final["iterations"] == 30
+    assert [int(n) for n in run.metrics["iterations"]] == [6, 9, 12, 15, 21, 24, 27, 30]
+
+
 def test_settings_by_what_they_belong_to():
     found = parted(
         {"weight_stepsize.stepsize": 0.5, "start.components": 3, "problem.spread": 2, "temperature": 2}
@@ -134,8 +156,14 @@ def test_a_study_of_ones_own_model(tmp_path):
     study = folder.create(study_of(tmp_path, OWN.replace("NAME", "bumps")))
     number = opened(folder, study).next()
     stopped = Interrupt()
-    stopped.asked = True
-    assert attempt_trial(folder.path, number, stopped) == "interrupted"
+
+    class Stopped(SingleTrials):
+        def submit(self, trial):
+            super().submit(trial)
+            stopped.asked = True
+
+    assert attempt_trial(folder.path, number, stopped, Stopped) == "interrupted"
+    assert attempt_trial(folder.path, number, stopped) == "interrupted"  # it does not even begin
     assert folder.outcome(number) is None
     assert attempt_trial(folder.path, number) == "done"
     outcome = folder.outcome(number)

@@ -1,7 +1,10 @@
 """Evaluations of the ELBO during a run: on the reference target, from fresh samples of the mixture."""
 
 import dataclasses
+import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,11 +80,27 @@ def _log_densities(
     return log_p, q.log_prob(x)
 
 
+class EvaluationTimes(NamedTuple):
+    """When the ELBO is evaluated, whatever the clock says.
+
+    Attributes:
+        every: after multiples of so many iterations.
+        parts: of these only the first in each of so many parts of the budget; None: all.
+    """
+
+    every: int
+    parts: int | None = None
+
+
+Judge = Callable[[ElboRow], str | None]
+"""Is told every evaluation in order; may return why the run ends."""
+
+
 class EvaluationRecorder(Recorder):
     """Evaluates the ELBO now and then, and writes the file of metrics.
 
-    When is a matter of the clock, unless it is at the multiples of a number of iterations; what is found
-    depends on the seed and the iteration alone. Ends a run whose -ELBO is as low as ``limits.until``.
+    When is a matter of the clock, unless there are `EvaluationTimes`; what is found depends on the seed and
+    the iteration alone. Ends a run whose -ELBO is as low as ``limits.until``, or at the word of its judge.
 
     Attributes:
         rows: the evaluations so far.
@@ -94,19 +113,23 @@ class EvaluationRecorder(Recorder):
         reference: AbstractTarget,
         key: PRNGKey,
         saving: Saving,
-        every: int | None = None,
+        times: EvaluationTimes | None = None,
+        judge: Judge = lambda row: None,
     ) -> None:
-        """Prepare it; chunks of the run must end at the multiples of ``every``."""
+        """Prepare it; chunks of the run must end at the multiples of ``times.every``."""
         self.rows: list[ElboRow] = []
         self.next_seconds = 0.0
         self._path, self._reference, self._key, self._saving = path, reference, key, saving
-        self._every = every
+        self._times, self._judge = times, judge
 
     def chunk(self, run: SingleRun, chunk: Chunk) -> str | None:
         if run.stopped is not None:
             return None  # the last one comes at once
         if self._is_due(run) and not self._is_known(run):
             self._evaluate(run, SAMPLES)
+            reason = self._judge(self.rows[-1])
+            if reason is not None:
+                return reason
         until = run.limits.until
         return "until" if until is not None and self.rows and self.rows[-1]["neg_elbo"] <= until else None
 
@@ -116,9 +139,30 @@ class EvaluationRecorder(Recorder):
         self._evaluate(run, FINAL_SAMPLES)
 
     def _is_due(self, run: SingleRun) -> bool:
-        if self._every is not None:
-            return run.iterations % self._every == 0
-        return run.seconds >= self.next_seconds
+        if self._times is None:
+            return run.seconds >= self.next_seconds
+        every, parts = self._times
+        if run.iterations % every:
+            return False
+        return parts is None or self._part(run, parts) > self._last_part(run, parts)
+
+    def _part(self, run: SingleRun, parts: int) -> int:
+        """The part of the budget that the run has come to."""
+        return math.floor(parts * run.limits.used_share(run.iterations, run.evaluations, run.seconds))
+
+    def _last_part(self, run: SingleRun, parts: int) -> int:
+        """That of the last evaluation."""
+        if not self.rows:
+            return 0
+        last = self.rows[-1]
+        share = run.limits.used_share(last["iterations"], last["evaluations"], last["seconds"])
+        return math.floor(parts * share)
+
+    def restore(self, rows: list[ElboRow], next_seconds: float) -> None:
+        """Go on after these evaluations."""
+        self.rows, self.next_seconds = rows, next_seconds
+        for row in rows:
+            self._judge(row)
 
     def _is_known(self, run: SingleRun) -> bool:
         return bool(self.rows) and self.rows[-1]["iterations"] == run.iterations

@@ -1,7 +1,7 @@
 """One seed of a run: where it starts or goes on, and the recorders that observe it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ from natmix.experiments.runs.checkpoint import Owner, Records, load_checkpoint, 
 from natmix.experiments.runs.checkpointing import CheckpointRecorder
 from natmix.experiments.runs.config import RunConfig
 from natmix.experiments.runs.directory import SeedFiles, fingerprint
-from natmix.experiments.runs.elbo_evaluation import EvaluationRecorder
+from natmix.experiments.runs.elbo_evaluation import EvaluationRecorder, EvaluationTimes, Judge
 from natmix.experiments.runs.final import FinalRecorder, KeptRecords
 from natmix.experiments.runs.history import TraceRecorder, WeightRecorder
 from natmix.experiments.runs.watcher import Watcher, WatcherRecorder
@@ -44,6 +44,13 @@ class StateForm(NamedTuple):
     slots: int
 
 
+class Guard(Recorder):
+    """A recorder that may end a seed, and whose judgement depends on the earlier iterations alone."""
+
+    def replay(self, trace: Mapping[str, np.ndarray]) -> None:
+        """Take note of the iterations before a checkpoint."""
+
+
 class Seed:
     """One seed of a run.
 
@@ -65,8 +72,9 @@ class Seed:
         checkpoint_seconds: float,
         keep_checkpoint: bool,
         form: StateForm | None = None,
-        evaluate_every: int | None = None,
-        guards: Sequence[Recorder] = (),
+        times: EvaluationTimes | None = None,
+        guards: Sequence[Guard] = (),
+        judge: Judge = lambda row: None,
     ) -> None:
         """Start it, or go on from its checkpoint.
 
@@ -81,8 +89,9 @@ class Seed:
             checkpoint_seconds: between checkpoints.
             keep_checkpoint: also at the end.
             form: of its state, if that is not the configuration's own.
-            evaluate_every: iterations between evaluations of the ELBO; if left out, they come by the clock.
+            times: of evaluations of the ELBO; if left out, they come by the clock.
             guards: recorders that may end it, told before the others.
+            judge: is told every evaluation of the ELBO, and may end it.
         """
         self.number, self.problem, self._form = number, problem, form
         self._config, self._files = config, files
@@ -94,9 +103,9 @@ class Seed:
         files.tidy()
         self._trace, self._weights = TraceRecorder(), WeightRecorder()
         self._evaluations = EvaluationRecorder(
-            files.metrics, problem.reference, key_elbo, saving, evaluate_every
+            files.metrics, problem.reference, key_elbo, saving, times, judge
         )
-        self._rule = StoppingRule(config.algorithm, config.components)
+        self._rule, self._guards = StoppingRule(config.algorithm, config.components), tuple(guards)
         self._seeds_together = 1
 
         began = clock.read()
@@ -123,7 +132,7 @@ class Seed:
         told = WatcherRecorder(watcher, number, anew, self._evaluations, self._final)
         rules: list[Recorder] = [self._rule] if config.limits.until_converged else []
         kept = (self._trace, *rules, self._evaluations, self._weights, self._checkpoints)
-        self.run.recorders = (*guards, *kept, self._final, told)
+        self.run.recorders = (*self._guards, *kept, self._final, told)
 
     def checkpoint(self) -> None:
         """Write down everything needed to go on."""
@@ -189,9 +198,10 @@ class Seed:
             run.restore(dict(stored.progress))
             self._trace = TraceRecorder(stored.trace)
             self._rule.replay(stored.trace)
+            for guard in self._guards:
+                guard.replay(stored.trace)
             self._weights = WeightRecorder(stored.weights, stored.progress["weight_stride"])
-            self._evaluations.rows = stored.evaluations
-            self._evaluations.next_seconds = stored.progress["next_evaluation"]
+            self._evaluations.restore(stored.evaluations, stored.progress["next_evaluation"])
             self._seeds_together = stored.progress["seeds_together"]
         run.set_clock(run.seconds)
         return run

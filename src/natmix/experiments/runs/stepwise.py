@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from natmix.engine.checkpoint_schedule import CHECKPOINT_SECONDS
@@ -10,13 +11,15 @@ from natmix.engine.chunk_runner import ChunkRunner
 from natmix.engine.clock import Clock
 from natmix.engine.convergence import CHECK_EVERY
 from natmix.engine.fit_loop import FitLoop
+from natmix.engine.single_run import SingleRun
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.config import RunConfig
 from natmix.experiments.runs.directory import ENVIRONMENT, SeedFiles, fingerprint, prepare, restore
+from natmix.experiments.runs.elbo_evaluation import EvaluationTimes, Judge
 from natmix.experiments.runs.environment import environment
 from natmix.experiments.runs.execution import LOCKS, check_budget, is_finished
-from natmix.experiments.runs.seed import Seed
-from natmix.experiments.runs.watcher import SeedSnapshot, Silence
+from natmix.experiments.runs.seed import Guard, Seed
+from natmix.experiments.runs.watcher import Silence
 from natmix.files.lock import lock
 from natmix.files.saving import Saving
 from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
@@ -33,7 +36,7 @@ class StepwiseSeed:
     Attributes:
         number: the seed.
         ended: whether it has final numbers or has failed.
-        failure: why it could not go on, if it could not.
+        failure: the error by which it could not go on, if it could not.
     """
 
     def __init__(
@@ -44,11 +47,15 @@ class StepwiseSeed:
         problem: Problem,
         interrupt: Interrupt,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        times: EvaluationTimes | None = None,
+        guards: Sequence[Guard] = (),
+        judge: Judge = lambda row: None,
     ) -> None:
+        """Start it, or go on from its checkpoint; the arguments are those of `Seed`."""
         check_budget(config)
         self.number = number
-        self.failure = ""
-        self._seen = _LastSnapshot()
+        self.failure: Exception | None = None
+        self._times, self._guards, self._judge = times, guards, judge
         joint, where = prepare(out, config.to_json(), [number]), environment()
         self._files = SeedFiles(out, number)
         with contextlib.ExitStack() as held:
@@ -71,20 +78,29 @@ class StepwiseSeed:
             config,
             self._files,
             clock,
-            self._seen,
+            Silence(),
             self._saving,
             checkpoint_seconds,
             False,
+            times=self._times,
+            guards=self._guards,
+            judge=self._judge,
         )
         most = config.algorithm.component_adaptation.most_components(config.components)
         runner = ChunkRunner(config.algorithm, problem.target, most)
-        rule_every = (CHECK_EVERY,) if config.limits.until_converged else ()
-        self._loop = FitLoop(runner, [self._seed.run], interrupt, rule_every, FAILURES)
+        ends: tuple[int, ...] = (CHECK_EVERY,) if config.limits.until_converged else ()
+        ends += () if self._times is None else (self._times.every,)
+        self._loop = FitLoop(runner, [self._seed.run], interrupt, ends, FAILURES)
 
     @property
-    def snapshot(self) -> SeedSnapshot | None:
-        """How far it was after the last chunk; None before the first."""
-        return self._seen.last
+    def run(self) -> SingleRun:
+        """How far it is, unless it had ended before."""
+        return self._seed.run
+
+    @property
+    def neg_elbo(self) -> float | None:
+        """Of the last evaluation; None before the first."""
+        return self._seed.neg_elbo
 
     def advance(self, seconds: float) -> None:
         """Advance by chunks until about so many seconds are over, or the seed has ended."""
@@ -118,15 +134,5 @@ class StepwiseSeed:
         run = self._seed.run
         if run.stopped is None:
             return
-        self.ended, self.failure = True, "" if run.failure is None else str(run.failure)
+        self.ended, self.failure = True, run.failure
         self._saving.finish()
-
-
-class _LastSnapshot(Silence):
-    """Keeps how far a seed is."""
-
-    def __init__(self) -> None:
-        self.last: SeedSnapshot | None = None
-
-    def update(self, snapshot: SeedSnapshot) -> None:
-        self.last = snapshot

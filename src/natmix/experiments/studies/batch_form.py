@@ -2,9 +2,13 @@
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
+
 from natmix.engine.capacity import initial_capacity
 from natmix.engine.limits import Limits
+from natmix.engine.memory import shortage
 from natmix.experiments.runs.config import RunConfig
+from natmix.gaussians import FAMILIES
 from natmix.gmmvi import GMMVI
 from natmix.kernels.plan import Plan, current
 from natmix.modules.hyperparameters import ShapeBounds
@@ -41,6 +45,21 @@ SHORT = 5000
 _SHORT_ON_CPU = BatchForm(together=False, numbers=ShapeBounds(32, 2), slots=ShapeBounds(32, 4))
 _LONG_ON_CPU = BatchForm(together=False, numbers=None, slots=None)
 _ON_ACCELERATOR = BatchForm(together=True, numbers=ShapeBounds(256, 4), slots=ShapeBounds(32, 4))
+
+
+_GROWTH_TO_COME = 4
+"""By how much the slots of an algorithm that adds components may grow."""
+
+
+def affordable_slots(slots: int, config: RunConfig, algorithm: GMMVI, form: BatchForm) -> int:
+    """How many trials like this one there is memory for, at most ``slots`` and at least one."""
+    dim, dtype, family = len(config.start.mean), jnp.dtype(config.dtype), FAMILIES[config.covariance]
+    first = form.first_slots(config)
+    most = algorithm.component_adaptation.most_components(config.components)
+    components = min(max(first, most), _GROWTH_TO_COME * first)
+    while slots > 1 and shortage(algorithm, family, dim, dtype, components, slots) is not None:
+        slots //= 2
+    return slots
 
 
 def batch_form(limits: Limits, plan: Plan | None = None) -> BatchForm:

@@ -118,7 +118,7 @@ class _Client:
 
     def _fill(self) -> None:
         while self._pool.free > 0 and not self.interrupt.asked:
-            number = self._progress.next()
+            number = self._progress.next(self._pool.fits)
             if number is None:
                 return
             self._running += 1

@@ -1,7 +1,7 @@
 """What of a study is planned, running and done, as one client sees it."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from natmix.experiments.studies.definition import CellKey, Study
@@ -151,11 +151,22 @@ class StudyProgress:
         self._open = [cell for cell in self._open if not cell.is_done]
         return not self._open
 
-    def next(self) -> int | None:
-        """The next trial to run; None if there is none now."""
-        if not self._runnable:
-            self._plan()
-        return heapq.heappop(self._runnable) if self._runnable else None
+    def next(self, fits: Callable[[int], bool] = lambda cell: True) -> int | None:
+        """The next trial to run, of a cell that fits; None if there is none now."""
+        number = self._first(fits)
+        while number is None and self._plan(fits):
+            number = self._first(fits)
+        return number
+
+    def _first(self, fits: Callable[[int], bool]) -> int | None:
+        """The first trial that can be run, of a cell that fits."""
+        if self._runnable and fits(self.study.positions(self._runnable[0])[0]):
+            return heapq.heappop(self._runnable)
+        found = min((n for n in self._runnable if fits(self.study.positions(n)[0])), default=None)
+        if found is not None:
+            self._runnable.remove(found)
+            heapq.heapify(self._runnable)
+        return found
 
     def put_back(self, number: int) -> None:
         """Run a trial again, later."""
@@ -184,16 +195,18 @@ class StudyProgress:
         if result is not None and cell.stored:
             self._storage.finished(cell.cell, cell.stored[position], result)
 
-    def _plan(self) -> None:
-        """Plan the next batch of those cells that are furthest behind, if it is due."""
+    def _plan(self, fits: Callable[[int], bool]) -> bool:
+        """Plan the next batch of those fitting cells that are furthest behind; whether one was due."""
         due = [c for c in self._open if c.next_positions and (c.is_idle or not self._waits)]
+        due = [cell for cell in due if fits(cell.index)]
         if not due:
-            return
+            return False
         least = min(len(cell.settings) for cell in due)
         with self.folder.planning():
             for cell in due:
                 if len(cell.settings) == least:
                     self._plan_cell(cell)
+        return True
 
     def _plan_cell(self, cell: CellProgress) -> None:
         if not self.folder.batch_file(cell.cell, cell.next_batch).is_file():

@@ -2,11 +2,13 @@
 
 import math
 
+from natmix.engine.single_run import DivergedError
 from natmix.experiments.runs.directory import SeedFiles
 from natmix.experiments.runs.rows import read_final
 from natmix.experiments.runs.stepwise import StepwiseSeed
+from natmix.experiments.studies.budget_curve import PRUNED
+from natmix.experiments.studies.divergence import DivergenceGuard
 from natmix.experiments.studies.trial_runner import (
-    PRUNED,
     AbstractTrialRunner,
     Trial,
     TrialProgress,
@@ -42,6 +44,9 @@ class SingleTrials(AbstractTrialRunner):
             problem,
             self._interrupt,
             terms.checkpoint_seconds,
+            terms.times,
+            (DivergenceGuard(),),
+            terms.judge(trial),
         )
         self._trial = trial
 
@@ -68,7 +73,7 @@ class SingleTrials(AbstractTrialRunner):
         assert self._trial is not None
         assert self._seed is not None
         trial, seed = self._trial, self._seed
-        if seed.ended and not seed.failure:
+        if seed.ended and seed.failure is None:
             final = read_final(SeedFiles(self._terms.folder(trial.number), trial.seed).final)
             assert final is not None
             return TrialProgress(
@@ -80,10 +85,9 @@ class SingleTrials(AbstractTrialRunner):
                 True,
                 "",
             )
-        seen = seed.snapshot
-        if seen is None:
-            return TrialProgress(trial, 0, 0, 0.0, math.nan, seed.ended, seed.failure)
-        elbo = math.nan if seen.neg_elbo is None else -seen.neg_elbo
+        elbo = math.nan if seed.neg_elbo is None else -seed.neg_elbo
+        run, failure = seed.run, "" if seed.failure is None else str(seed.failure)
+        diverged = isinstance(seed.failure, DivergedError)
         return TrialProgress(
-            trial, seen.iterations, seen.evaluations, seen.seconds, elbo, seed.ended, seed.failure
+            trial, run.iterations, run.evaluations, run.seconds, elbo, seed.ended, failure, diverged
         )

@@ -12,7 +12,6 @@ from natmix.experiments.runs.rows import read_evaluations
 from natmix.experiments.studies.definition import CellKey
 from natmix.experiments.studies.domains import Choice
 from natmix.experiments.studies.settings_source import SettingResult, axes
-from natmix.experiments.studies.study_folder import StudyFolder
 from natmix.experiments.studies.study_results import OptionBest, StudyResults
 from natmix.plot.style import COMPONENT, DENSITY, DPI, GRID, INK, KNOWN, PALETTE, pyplot, tidy
 
@@ -160,7 +159,7 @@ def _number(text: str) -> float:
         return math.inf
 
 
-def learning_curves_of(results: StudyResults, folder: StudyFolder, problem: str) -> "Figure":
+def learning_curves_of(results: StudyResults, problem: str) -> "Figure":
     """-ELBO over evaluations of the best setting of each candidate on a problem, over its seeds."""
     bests = [
         (cell.cell, found[1])
@@ -174,7 +173,7 @@ def learning_curves_of(results: StudyResults, folder: StudyFolder, problem: str)
     drawn = []
     for i, (cell, result) in enumerate(bests):
         colour = PALETTE[i % len(PALETTE)] if i < _FEW else GRID
-        for k, (x, y) in enumerate(_curves(results, folder, result)):
+        for k, (x, y) in enumerate(_curves(results, cell, result)):
             label = f"{cell.codename} {result.value:.4g}" if k == 0 and i < _FEW else None
             ax.plot(
                 x,
@@ -204,10 +203,10 @@ def learning_curves_of(results: StudyResults, folder: StudyFolder, problem: str)
 
 
 def _curves(
-    results: StudyResults, folder: StudyFolder, result: SettingResult
+    results: StudyResults, cell: CellKey, result: SettingResult
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     found = []
-    for seed, outcome in zip(results.study.seeds, result.outcomes, strict=False):
+    for folder, seed, outcome in results.trials(cell, result):
         rows = read_evaluations(SeedFiles(folder.run_folder(outcome.number), seed).metrics)
         if rows:
             found.append(
@@ -216,14 +215,12 @@ def _curves(
     return found
 
 
-def draw_all(results: StudyResults, folder: StudyFolder, out: Path) -> tuple[list[Path], list[str]]:
+def draw_all(results: StudyResults, out: Path) -> tuple[list[Path], list[str]]:
     """Draw all figures that are possible; returns their files, and why others are not."""
     out.mkdir(parents=True, exist_ok=True)
     plans: list[tuple[str, Any]] = [("options", lambda: best_per_option(results))]
     for problem in results.study.problems:
-        plans.append(
-            (f"curves-{problem}", lambda problem=problem: learning_curves_of(results, folder, problem))
-        )
+        plans.append((f"curves-{problem}", lambda problem=problem: learning_curves_of(results, problem)))
         best = results.best(problem)
         if best is not None:
             plans.append((f"settings-{best[0]}", lambda cell=best[0]: parallel_coordinates(results, cell)))

@@ -18,7 +18,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -263,6 +263,39 @@ def comparable(study: Study) -> dict[str, Any]:
     }
     plain: dict[str, Any] = json.loads(json.dumps(kept))
     return plain
+
+
+def joint_study(parts: Sequence[tuple[StudyFolder, Study]]) -> Study:
+    """One study with the problems, codenames and seeds of all, which were run in several folders.
+
+    Raises:
+        ValueError: they do not agree in what they share.
+    """
+    (first, study), *others = parts
+    for folder, other in others:
+        found = [("name", study.name, other.name)] if study.name != other.name else []
+        there, here = comparable(study), comparable(other)
+        for shared in ("problem", "space"):
+            for name in there[shared].keys() ^ here[shared].keys():
+                there[shared].pop(name, None)
+                here[shared].pop(name, None)
+        found += differences(there, here, ("seeds", "storage"))
+        if found:
+            name, before, now = found[0]
+            raise ValueError(
+                f"{folder.path} holds another study than {first.path}: {name} is {now} there and {before} "
+                "here; only folders of one study can be put together."
+            )
+        trials = [each.search.trials for each in (study, other) if each.search.trials is not None]
+        study = dataclasses.replace(
+            study,
+            problems={**other.problems, **study.problems},
+            codenames=tuple(dict.fromkeys((*study.codenames, *other.codenames))),
+            spaces={**study.spaces, **other.spaces},
+            seeds=tuple(dict.fromkeys((*study.seeds, *other.seeds))),
+            search=dataclasses.replace(study.search, trials=max(trials, default=None)),
+        )
+    return study
 
 
 def _plain(value: Any) -> Any:

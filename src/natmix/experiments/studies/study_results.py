@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,24 @@ import numpy as np
 from natmix.experiments.studies.definition import CellKey, Study
 from natmix.experiments.studies.progress import StudyProgress, open_progress
 from natmix.experiments.studies.settings_source import SettingResult
-from natmix.experiments.studies.trial_runner import COMPONENTS, parted
+from natmix.experiments.studies.study_folder import StudyFolder, TrialOutcome, joint_study
+from natmix.experiments.studies.trial_runner import COMPONENTS, Setting, parted
 from natmix.files.durable import write_text
 from natmix.modules.codenames import MODULES, parse
+
+
+class TrialResult(NamedTuple):
+    """How a trial ended, and where it is.
+
+    Attributes:
+        folder: of its study.
+        seed: its own.
+        outcome: how it ended.
+    """
+
+    folder: StudyFolder
+    seed: int
+    outcome: TrialOutcome
 
 
 class CellResult(NamedTuple):
@@ -24,13 +40,17 @@ class CellResult(NamedTuple):
         cell: which.
         total: settings to try.
         results: of the settings that are done.
+        trials: of each of these.
         running: trials without an outcome that are planned.
+        repeated: trials that were left out, for the same setting and seed is in an earlier folder.
     """
 
     cell: CellKey
     total: int
     results: tuple[SettingResult, ...]
+    trials: tuple[tuple[TrialResult, ...], ...]
     running: int
+    repeated: int
 
     def count(self, state: str) -> int:
         """Settings that ended so."""
@@ -65,21 +85,20 @@ class StudyResults:
     """What a study has found so far.
 
     Attributes:
-        study: the study.
+        study: the study; of several folders, with all their problems, codenames and seeds.
+        folders: in which it is.
         cells: results of each codename on each problem.
     """
 
-    def __init__(self, progress: StudyProgress) -> None:
-        self.study: Study = progress.study
-        self.cells = tuple(
-            CellResult(
-                cell.cell,
-                cell.total,
-                tuple(cell.results()),
-                len(cell.settings) * len(progress.study.seeds) - len(cell.outcomes),
-            )
-            for cell in progress.cells
-        )
+    def __init__(self, *parts: StudyProgress) -> None:
+        """From a study's folder, or from several that hold parts of one study.
+
+        Raises:
+            ValueError: they are of different studies.
+        """
+        self.study: Study = joint_study([(part.folder, part.study) for part in parts])
+        self.folders = tuple(part.folder for part in parts)
+        self.cells = tuple(_merged(key, parts) for key in self.study.cells)
 
     def best(self, problem: str, codename: str | None = None) -> tuple[CellKey, SettingResult] | None:
         """The best complete setting on a problem, of all candidates or of one."""
@@ -91,6 +110,17 @@ class StudyResults:
             if result.value is not None
         ]
         return min(found, key=lambda each: self.sign * (each[1].value or 0.0)) if found else None
+
+    def trials(self, cell: CellKey, result: SettingResult) -> tuple[TrialResult, ...]:
+        """The trials of a setting."""
+        found = next(each for each in self.cells if each.cell == cell)
+        return found.trials[[each.position for each in found.results].index(result.position)]
+
+    def trial_names(self, cell: CellKey, result: SettingResult) -> str:
+        """Their numbers, with their folders if there are several."""
+        several = len(self.folders) > 1
+        found = self.trials(cell, result)
+        return ", ".join(f"{t.folder.path}:" * several + str(t.outcome.number) for t in found)
 
     @property
     def sign(self) -> int:
@@ -127,10 +157,11 @@ class StudyResults:
         """One row per trial."""
         rows = []
         for cell in self.cells:
-            for result in cell.results:
-                for seed, outcome in zip(self.study.seeds, result.outcomes, strict=False):
+            for result, trials in zip(cell.results, cell.trials, strict=True):
+                for folder, seed, outcome in trials:
                     rows.append(
                         {
+                            **({"folder": str(folder.path)} if len(self.folders) > 1 else {}),
                             "trial": outcome.number,
                             "problem": cell.cell.problem,
                             "codename": cell.cell.codename,
@@ -172,9 +203,42 @@ class StudyResults:
         return dict(sorted(found.items(), key=lambda each: -each[1]))
 
 
-def load_results(path: str | Path) -> StudyResults:
-    """What the study in a folder has found so far."""
-    return StudyResults(open_progress(path))
+def load_results(*paths: str | Path) -> StudyResults:
+    """What a study has found so far, in one folder or in several of several sittings and machines."""
+    return StudyResults(*(open_progress(path) for path in paths))
+
+
+def _merged(key: CellKey, parts: Sequence[StudyProgress]) -> CellResult:
+    """A cell's results of all folders that have it."""
+    cells = [(part, cell) for part in parts for cell in part.cells if cell.cell == key]
+    seeds = list(dict.fromkeys(seed for part, _ in cells for seed in part.study.seeds))
+    settings: dict[tuple[int, str], dict[str, Setting]] = {}
+    trials: dict[tuple[int, str], dict[int, TrialResult]] = {}
+    repeated = 0
+    for part, cell in cells:
+        for position, chosen in enumerate(cell.settings):
+            # Samplers that learn choose other settings for a position in each folder.
+            which = position, json.dumps(chosen, sort_keys=True)
+            settings.setdefault(which, chosen)
+            there = trials.setdefault(which, {})
+            for at, seed in enumerate(part.study.seeds):
+                outcome = cell.outcomes.get((position, at))
+                if outcome is not None:
+                    repeated += seed in there
+                    there.setdefault(seed, TrialResult(part.folder, seed, outcome))
+    done: set[int] = set()
+    found, results = [], []
+    for which in sorted(settings, key=lambda each: each[0]):
+        if len(trials[which]) == len(seeds):
+            position = which[0] if which[0] not in done else max(len(settings), *done) + 1
+            done.add(position)
+            found.append(tuple(trials[which][seed] for seed in seeds))
+            outcomes = [trial.outcome for trial in found[-1]]
+            results.append(SettingResult(position, dict(settings[which]), outcomes))
+    ended = sum(map(len, trials.values()))
+    total = max(len(settings), *(cell.total for _, cell in cells))
+    running = len(settings) * len(seeds) - ended
+    return CellResult(key, total, tuple(results), tuple(found), running, repeated)
 
 
 def standard_error(result: SettingResult) -> float:

@@ -1,12 +1,10 @@
-"""What a worker does with a trial: claim it, run it, write down how it ended."""
+"""What is written down about an attempt at a trial: that it began, and how it ended."""
 
 import functools
 import math
 import os
 import shutil
 import socket
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -16,33 +14,31 @@ from natmix.experiments import problems
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.checkpoint import load_records
 from natmix.experiments.runs.directory import CONFIG, SeedFiles
-from natmix.experiments.runs.rows import read_evaluations, read_final
+from natmix.experiments.runs.rows import read_evaluations, read_failure, read_final
+from natmix.experiments.studies.budget_curve import PRUNED, BudgetCurve, evaluation_times
 from natmix.experiments.studies.definition import Study
 from natmix.experiments.studies.model_problem import load_model
-from natmix.experiments.studies.pruning import BudgetCurve, add_progress
-from natmix.experiments.studies.single_trials import SingleTrials
 from natmix.experiments.studies.study_folder import Attempt, StudyFolder, TrialOutcome
 from natmix.experiments.studies.trial_runner import (
-    PRUNED,
     AbstractTrialRunner,
     Trial,
+    TrialProgress,
     TrialTerms,
     parted,
 )
 from natmix.files.generations import exists
-from natmix.interrupts import Interrupt
 from natmix.kernels.compilation_cache import use_compilation_cache
 
 MOST_DEATHS = 25
 """So often a trial's process may be killed after the same number of iterations before it has failed."""
+SUSPICIOUS_DEATHS = 3
+"""After so many the trial runs alone."""
 PROGRAMS_KEPT = 20
-"""Trials after which a process forgets its compiled programs: they hold memory."""
+"""Trials, or batches of them, after which a process forgets its compiled programs: they hold memory."""
 
 Report = Literal["done", "busy", "again", "interrupted"]
 """Of an attempt: the trial has an outcome; another process runs it; it failed and may be tried again; it
 stopped because this process was asked to."""
-
-RunnerMaker = Callable[[TrialTerms, Interrupt], AbstractTrialRunner]
 
 
 @functools.lru_cache(maxsize=4)
@@ -55,36 +51,20 @@ def study_in(folder: StudyFolder) -> Study:
     return _study_in(str(folder.path), (folder.path / "study.json").stat().st_mtime_ns)
 
 
-def planned_trial(folder: StudyFolder, study: Study, number: int) -> tuple[Trial, list[float | None]]:
-    """A trial and its bars, from the plan."""
+def planned_trial(folder: StudyFolder, study: Study, number: int) -> Trial:
+    """A trial, from the plan."""
     cell_at, position, seed_at = study.positions(number)
     cell = study.cells[cell_at]
     batch, within = divmod(position, study.search.batch)
     planned = folder.read_batch(cell, batch)
-    trial = Trial(number, cell.problem, cell.codename, planned.settings[within], study.seeds[seed_at])
-    return trial, planned.bars[within]
-
-
-def attempt_trial(
-    path: str | Path, number: int, interrupt: Interrupt | None = None, runner: RunnerMaker = SingleTrials
-) -> Report:
-    """Run a trial of the study in a folder, or go on with it, unless another process does.
-
-    Args:
-        path: of the study's folder.
-        number: of the trial.
-        interrupt: ends the attempt, with a checkpoint.
-        runner: makes what runs it.
-    """
-    folder = StudyFolder(path)
-    if folder.outcome(number) is not None:
-        return "done"
-    with folder.claim(number) as mine:
-        if not mine:
-            return "busy"
-        if folder.outcome(number) is not None:
-            return "done"
-        return _Attempt(folder, number, interrupt or Interrupt(), runner).run()
+    return Trial(
+        number,
+        cell.problem,
+        cell.codename,
+        planned.settings[within],
+        study.seeds[seed_at],
+        tuple(planned.bars[within]),
+    )
 
 
 def load_problem(study: Study, trial: Trial) -> Problem:
@@ -98,100 +78,96 @@ def load_problem(study: Study, trial: Trial) -> Problem:
 
 def terms_of(folder: StudyFolder, study: Study, problem: str) -> TrialTerms:
     """What all trials of a study on one problem share."""
+    limits = study.problems[problem].limits
     return TrialTerms(
-        limits=study.problems[problem].limits,
+        limits=limits,
         load=functools.partial(load_problem, study),
         folder=folder.run_folder,
         preset=study.preset,
         covariance=study.covariance,
         dtype=study.dtype,
         checkpoint_seconds=study.checkpoint_seconds,
+        times=None if study.pruning.kind == "none" else evaluation_times(study.pruning.rungs, limits),
     )
 
 
-_attempts_here = 0
+_programs_here = 0
 
 
 def prepare_process(dtype: str) -> None:
-    """Set up JAX in a process that runs trials."""
-    global _attempts_here
+    """Set up JAX in a process that runs trials, before those that may share a program."""
+    global _programs_here
     if dtype == "float64":
         jax.config.update("jax_enable_x64", True)
     use_compilation_cache()
-    _attempts_here += 1
-    if _attempts_here % PROGRAMS_KEPT == 0:
+    _programs_here += 1
+    if _programs_here % PROGRAMS_KEPT == 0:
         jax.clear_caches()
 
 
-class _Attempt:
-    """One attempt at a trial that this process has claimed."""
+class TrialAttempt:
+    """One attempt at a trial that this process has claimed.
 
-    def __init__(self, folder: StudyFolder, number: int, interrupt: Interrupt, runner: RunnerMaker) -> None:
-        self._folder, self._number, self._interrupt = folder, number, interrupt
-        self._study = study_in(folder)
-        self._make_runner = runner
-        self._before = folder.attempts(number)
-        self._trial, self._bars = planned_trial(folder, self._study, number)
-        self._files = SeedFiles(folder.run_folder(number), self._trial.seed)
+    Attributes:
+        trial: which.
+        terms: of its study.
+        is_suspect: whether it runs alone, so that a crash is its own: an earlier attempt has failed, or its
+            process was killed several times.
+    """
 
-    def run(self) -> Report:
-        prepare_process(self._study.dtype)
-        errors = [attempt.reason for attempt in self._before if attempt.event == "error"]
-        if len(errors) > self._study.retries:
-            return self._fail(errors[-1])
-        iterations = self._iterations_before()
-        dead = deaths(self._before, iterations)
-        if dead >= MOST_DEATHS:
+    def __init__(self, folder: StudyFolder, study: Study, trial: Trial) -> None:
+        self.trial, self.terms = trial, terms_of(folder, study, trial.problem)
+        self._folder, self._study, self._number = folder, study, trial.number
+        self._before = folder.attempts(trial.number)
+        self._files = SeedFiles(folder.run_folder(trial.number), trial.seed)
+        self._errors = [attempt.reason for attempt in self._before if attempt.event == "error"]
+        self._iterations = self._iterations_before()
+        self._deaths = deaths(self._before, self._iterations)
+        self.is_suspect = bool(self._errors) or self._deaths >= SUSPICIOUS_DEATHS
+
+    def begin(self, runner: AbstractTrialRunner) -> Report | None:
+        """Give the trial to its runner; returns how it ended, if it has ended at once."""
+        if len(self._errors) > self._study.retries:
+            return self._fail(self._errors[-1])
+        if self._deaths >= MOST_DEATHS:
             return self._fail(
-                f"its process was killed {dead} times after {iterations} iterations, perhaps because it took "
-                "too much memory"
+                f"its process was killed {self._deaths} times after {self._iterations} iterations, perhaps "
+                "because it took too much memory"
             )
-        self._note("begin", iterations)
+        self._note("begin", self._iterations)
         run = self._folder.run_folder(self._number)
         if not (run / CONFIG).is_file():  # a process was killed while it made the folder
             shutil.rmtree(run, ignore_errors=True)
-        terms = terms_of(self._folder, self._study, self._trial.problem)
-        runner = self._make_runner(terms, self._interrupt)
         try:
-            runner.submit(self._trial)
-        except (
-            ValueError,
-            ImportError,
-            FileNotFoundError,
-        ) as error:  # the next time, too
+            runner.submit(self.trial)
+        except (ValueError, ImportError, FileNotFoundError) as error:  # the next time, too
             return self._fail(str(error))
         except Exception as error:
-            return self._failed(f"{type(error).__name__}: {error}")
-        try:
-            failure = self._go_on(runner, BudgetCurve(self._study.pruning.rungs, terms.limits))
-        except Exception as error:
-            return self._failed(f"{type(error).__name__}: {error}")
-        finally:
-            runner.close()
-        if failure is None:
-            self._note("interrupted", 0)
-            return "interrupted"
-        return self._failed(failure) if failure else self._finish()
-
-    def _go_on(self, runner: AbstractTrialRunner, curve: BudgetCurve) -> str | None:
-        """Until it has ended: why it failed, or an empty text; None if it was interrupted."""
-        seen = -1
-        while not self._interrupt.asked:
-            for progress in runner.advance():
-                if progress.finished:
-                    return progress.failure
-                if progress.iterations != seen and not math.isnan(progress.elbo):
-                    seen = progress.iterations
-                    add_progress(curve, progress)
-                    if curve.is_pruned(self._bars):
-                        runner.stop(self._number)
+            return self.failed(error)
         return None
 
+    def ended(self, progress: TrialProgress) -> Report:
+        """The runner has finished it."""
+        try:
+            if progress.diverged:  # it would the next time, too
+                return self._fail(progress.failure)
+            return self._failed(progress.failure) if progress.failure else self._finish()
+        except Exception as error:
+            return self.failed(error)
+
+    def failed(self, error: Exception) -> Report:
+        """Its runner could not go on; it may be tried again, so often."""
+        return self._failed(f"{type(error).__name__}: {error}")
+
+    def interrupted(self) -> Report:
+        """It has left a checkpoint."""
+        self._note("interrupted", 0)
+        return "interrupted"
+
     def _finish(self) -> Report:
-        final = read_final(self._files.final, self._trial.seed)
+        final = read_final(self._files.final, self.trial.seed)
         assert final is not None
-        limits = self._study.problems[self._trial.problem].limits
-        curve = BudgetCurve(self._study.pruning.rungs, limits)
+        curve = BudgetCurve(self._study.pruning.rungs, self.terms.limits)
         rows = read_evaluations(self._files.metrics)
         for row in rows:
             curve.add(row["iterations"], row["evaluations"], row["seconds"], row["neg_elbo"])
@@ -237,13 +213,11 @@ class _Attempt:
         )
 
     def _failed(self, reason: str) -> Report:
-        """It may be tried again, so often."""
-        errors = sum(attempt.event == "error" for attempt in self._before)
         self._note("error", 0, reason)
-        return self._fail(reason) if errors >= self._study.retries else "again"
+        return self._fail(reason) if len(self._errors) >= self._study.retries else "again"
 
     def _fail(self, reason: str) -> Report:
-        final = read_final(self._files.final, self._trial.seed) or {}
+        final = read_final(self._files.final, self.trial.seed) or read_failure(self._files.failed) or {}
         self._write(final, [], "failed", None, reason)
         return "done"
 
@@ -257,9 +231,14 @@ class _Attempt:
 
 
 def note_crash(folder: StudyFolder, number: int, reason: str) -> None:
-    """Count a crash of a trial's process as a failure, unless another process runs the trial by now."""
+    """Count a crash of a trial's process as a failure.
+
+    Unless the trial was not running there, or another process runs it by now.
+    """
     with folder.claim(number) as mine:
-        if mine and folder.outcome(number) is None:
+        attempts = folder.attempts(number)
+        was_running = bool(attempts) and attempts[-1].event == "begin"
+        if mine and was_running and folder.outcome(number) is None:
             folder.note(number, Attempt("error", 0, reason, ""))
 
 

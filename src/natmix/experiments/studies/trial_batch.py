@@ -6,19 +6,22 @@ import time
 from typing import NamedTuple
 
 from natmix.engine.convergence import CHECK_EVERY
+from natmix.engine.single_run import DivergedError
+from natmix.engine.stacking import obstacle
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.config import RunConfig
 from natmix.experiments.runs.directory import ENVIRONMENT, SeedFiles, fingerprint, prepare, restore
+from natmix.experiments.runs.elbo_evaluation import EvaluationTimes
 from natmix.experiments.runs.environment import environment
 from natmix.experiments.runs.execution import check_budget, holding, is_finished
 from natmix.experiments.runs.rows import read_final
 from natmix.experiments.runs.seed import Seed, StateForm
 from natmix.experiments.runs.watcher import Silence
-from natmix.experiments.studies.batch_form import BatchForm, batch_form
+from natmix.experiments.studies.batch_form import BatchForm, affordable_slots, batch_form
+from natmix.experiments.studies.budget_curve import PRUNED
 from natmix.experiments.studies.divergence import DivergenceGuard
 from natmix.experiments.studies.trial_loops import AbstractTrialLoop, TogetherLoop, TrialRun, TurnsLoop
 from natmix.experiments.studies.trial_runner import (
-    PRUNED,
     AbstractTrialRunner,
     Trial,
     TrialProgress,
@@ -33,6 +36,7 @@ from natmix.files.saving import Saving
 from natmix.files.seal import ENVIRONMENT as ENVIRONMENT_FORMAT
 from natmix.files.sealed_json import write_sealed_json
 from natmix.gmmvi import GMMVI
+from natmix.targets import AbstractTarget
 
 ADVANCE_SECONDS = 1.0
 """About how long `TrialBatch.advance` takes."""
@@ -67,7 +71,16 @@ class _Held(NamedTuple):
             elbo=float("nan") if value is None else -value,
             finished=run.stopped is not None,
             failure="" if run.failure is None else str(run.failure),
+            diverged=isinstance(run.failure, DivergedError),
         )
+
+
+class _First(NamedTuple):
+    """The first trial of a batch, and what others must agree with."""
+
+    trial: Trial
+    structure: TrialStructure
+    target: AbstractTarget
 
 
 class TrialBatch(AbstractTrialRunner):
@@ -90,32 +103,51 @@ class TrialBatch(AbstractTrialRunner):
 
         Args:
             terms: of the study.
-            slots: trials at once.
-            evaluate_every: iterations between evaluations of the ELBO, so that what is pruned does not depend
-                on the clock; if left out, evaluations come by the clock.
+            slots: trials at once; where they advance at once, fewer if there is no memory for them.
+            evaluate_every: iterations between evaluations of the ELBO; if left out, the terms say when.
             form: how they run; by default what suits the platform.
         """
         if slots < 1:
             raise ValueError(f"A batch needs at least one slot, got {slots}.")
         if evaluate_every is not None and evaluate_every < 1:
             raise ValueError(f"evaluate_every must be at least one iteration, got {evaluate_every}.")
-        self._terms, self._slots, self._every = terms, slots, evaluate_every
+        self._terms, self._slots = terms, slots
+        self._times = terms.times if evaluate_every is None else EvaluationTimes(evaluate_every)
         self._form = form or batch_form(terms.limits)
         self._problems = LoadedProblems(terms)
-        self._structure: TrialStructure | None = None
+        self._first: _First | None = None
         self._loop = self._new_loop()
         self._waiting: dict[int, _Held] = {}
         self._running: dict[int, _Held] = {}
         self._reports: list[TrialProgress] = []
 
     def _new_loop(self) -> AbstractTrialLoop:
-        ends: tuple[int, ...] = () if self._every is None else (self._every,)
+        ends: tuple[int, ...] = () if self._times is None else (self._times.every,)
         ends += (CHECK_EVERY,) if self._terms.limits.until_converged else ()
         return TogetherLoop(self._slots, ends) if self._form.together else TurnsLoop(ends)
 
     @property
     def free(self) -> int:
         return self._slots - len(self._waiting) - len(self._running)
+
+    def fits(self, trial: Trial) -> bool:
+        """Whether the trial has the problem and, where that matters, the structure of the earlier ones."""
+        if self._first is None:
+            return True
+        if trial.problem != self._first.trial.problem:
+            return False
+        if not self._form.together:
+            return True
+        problem = self._problems(trial)
+        algorithm = self._form.algorithm(self._terms.configure(trial, problem))
+        return self._obstacle(trial, algorithm, problem) is None
+
+    def _obstacle(self, trial: Trial, algorithm: GMMVI, problem: Problem) -> str | None:
+        """Why a trial cannot advance with the first one."""
+        assert self._first is not None
+        if structure(trial, algorithm) != self._first.structure:
+            return "it has another structure: another problem, codename or static hyperparameter"
+        return obstacle([self._first.target, problem.target])
 
     def submit(self, trial: Trial) -> None:
         if not self.free:
@@ -126,16 +158,12 @@ class TrialBatch(AbstractTrialRunner):
         config = self._terms.configure(trial, problem)
         check_budget(config)
         algorithm = self._form.algorithm(config)
-        found = structure(trial, algorithm)
-        if self._structure is None:
-            self._structure = found
-            if self._form.together and not problem.target.inside_jax:
-                self._form = self._form._replace(together=False)
-                self._loop = self._new_loop()
-        elif self._form.together and found != self._structure:
+        if self._first is None:
+            self._begin_with(trial, config, algorithm, problem)
+        elif self._form.together and (reason := self._obstacle(trial, algorithm, problem)) is not None:
             raise ValueError(
-                f"Trial {trial.number} has another structure than the batch: another problem, codename or "
-                "static hyperparameter; give it to a batch of its own (structure_of tells)."
+                f"Trial {trial.number} cannot join the batch: {reason}; give it to a batch of its own "
+                "(`fits` tells)."
             )
         folder = self._terms.folder(trial.number)
         joint, where = prepare(folder, config.to_json(), [trial.seed]), environment()
@@ -149,6 +177,17 @@ class TrialBatch(AbstractTrialRunner):
         saving = Saving(folder, functools.partial(restore, folder, joint, where))
         seed = self._seed(trial, problem, config, algorithm, saving)
         self._waiting[trial.number] = _Held(trial, seed, algorithm, resources, saving)
+
+    def _begin_with(self, trial: Trial, config: RunConfig, algorithm: GMMVI, problem: Problem) -> None:
+        """The first trial decides what others must be like, and how many slots there is memory for."""
+        self._first = _First(trial, structure(trial, algorithm), problem.target)
+        if not self._form.together:
+            return
+        if problem.target.inside_jax:
+            self._slots = affordable_slots(self._slots, config, algorithm, self._form)
+        else:
+            self._form = self._form._replace(together=False)
+        self._loop = self._new_loop()
 
     def _seed(
         self, trial: Trial, problem: Problem, config: RunConfig, algorithm: GMMVI, saving: Saving
@@ -165,8 +204,9 @@ class TrialBatch(AbstractTrialRunner):
             self._terms.checkpoint_seconds,
             keep_checkpoint=False,
             form=StateForm(algorithm, slots),
-            evaluate_every=self._every,
+            times=self._times,
             guards=(DivergenceGuard(),),
+            judge=self._terms.judge(trial),
         )
 
     def advance(self) -> list[TrialProgress]:

@@ -1,7 +1,7 @@
 """The interface between a study and what runs its trials: one at a time, or many as one program.
 
-A study hands trials to an `AbstractTrialRunner` while it is `free`, advances them, reads their progress and
-decides which are pruned. Each trial leaves a run directory, ``terms.folder(number)``, as `natmix run` has it.
+A study hands trials to an `AbstractTrialRunner` while it is `free`, advances them and reads their progress.
+Each trial leaves a run directory, ``terms.folder(number)``, as `natmix run` has it.
 """
 
 import abc
@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from natmix.engine.limits import Limits
 from natmix.experiments.problems.base import Problem
 from natmix.experiments.runs.config import RunConfig, configure
+from natmix.experiments.runs.elbo_evaluation import EvaluationTimes
+from natmix.experiments.studies.budget_curve import BarJudge
 from natmix.modules.codenames import MODULES
 
 Setting = bool | int | float | str
@@ -19,8 +21,6 @@ Setting = bool | int | float | str
 
 COMPONENTS = "start.components"
 """The setting that is the number of initial components."""
-PRUNED = "pruned"
-"""Why a trial stopped that a study has ended early."""
 WHOLE_ALGORITHM = ("temperature", "zero_penalty")
 """Settings of no module."""
 
@@ -35,6 +35,7 @@ class Trial(NamedTuple):
         settings: values by "module.hyperparameter", "problem.option", "start.components", "temperature" or
             "zero_penalty"; what is not named is as the preset has it.
         seed: of the run and of the problem's random parts.
+        bars: the -ELBO above which it is pruned at the end of each part of the budget; None: never.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Trial(NamedTuple):
     codename: str
     settings: dict[str, Setting]
     seed: int
+    bars: tuple[float | None, ...] = ()
 
 
 class TrialProgress(NamedTuple):
@@ -55,6 +57,7 @@ class TrialProgress(NamedTuple):
         elbo: the last evaluation of the ELBO; NaN before the first.
         finished: whether it has ended: by a limit, by `AbstractTrialRunner.stop`, or by a failure.
         failure: why it could not go on; empty if nothing went wrong.
+        diverged: whether that is because the algorithm diverged: it would the next time, too.
     """
 
     trial: Trial
@@ -64,6 +67,7 @@ class TrialProgress(NamedTuple):
     elbo: float
     finished: bool
     failure: str
+    diverged: bool = False
 
 
 class TrialTerms(NamedTuple):
@@ -77,6 +81,7 @@ class TrialTerms(NamedTuple):
         covariance: the covariance family.
         dtype: "float32" or "float64".
         checkpoint_seconds: between checkpoints.
+        times: of evaluations of the ELBO; None: by the clock.
     """
 
     limits: Limits
@@ -86,6 +91,11 @@ class TrialTerms(NamedTuple):
     covariance: str = "full"
     dtype: str = "float32"
     checkpoint_seconds: float = 60.0
+    times: EvaluationTimes | None = None
+
+    def judge(self, trial: Trial) -> BarJudge:
+        """What ends the trial where it is above its bars."""
+        return BarJudge(len(trial.bars) + 1, self.limits, trial.bars)
 
     def configure(self, trial: Trial, problem: Problem) -> RunConfig:
         """The configuration of the trial's run directory."""

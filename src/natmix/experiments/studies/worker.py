@@ -1,8 +1,8 @@
-"""A process that runs trials: ``python -m natmix.experiments.studies.worker FOLDER``.
+"""A process that runs trials: ``python -m natmix.experiments.studies.worker FOLDER SLOTS PLACE PROCESSES``.
 
-It reads numbers of trials from its standard input, one per line, and answers with lines of JSON. When its
-input ends, because its client closed it or died, the trial that runs leaves a checkpoint and the process
-ends.
+It reads numbers of trials from its standard input, one per line, and answers with lines of JSON; it runs as
+many at once as it has slots, on its share of the cores. When its input ends, because its client closed it or
+died, the trials that run leave checkpoints and the process ends.
 """
 
 import contextlib
@@ -14,11 +14,12 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
+from natmix.experiments.studies.own_cores import CoreShare, own_cores
 from natmix.experiments.studies.own_device import own_device
 from natmix.interrupts import Interrupt
 
 
-def main(folder: str) -> None:
+def main(folder: str, slots: int, share: CoreShare) -> None:
     """Answer until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a model prints must not be taken for an answer
@@ -26,7 +27,8 @@ def main(folder: str) -> None:
         own_device()
     except ValueError as error:
         sys.exit(f"natmix: {error}")
-    from natmix.experiments.studies.trial_attempt import attempt_trial
+    own_cores(share)
+    from natmix.experiments.studies.trial_slots import TrialSlots
 
     _answer(answers, ready=True)
     interrupt = Interrupt()
@@ -35,15 +37,17 @@ def main(folder: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which closes the input
     signal.signal(signal.SIGTERM, lambda *_: _stop(interrupt))
     threading.Thread(target=_read, args=(numbers, arrived, interrupt), daemon=True).start()
+    trials = TrialSlots(Path(folder), slots, interrupt)
     while not interrupt.asked:
         with arrived:
-            while not numbers and not interrupt.asked:
+            while not numbers and not trials.held and not interrupt.asked:
                 arrived.wait(1.0)
-            if interrupt.asked:
-                return
-            number = numbers.pop(0)
-        report = attempt_trial(Path(folder), number, interrupt)
-        _answer(answers, number=number, report=report)
+            for number in numbers:
+                trials.submit(number)
+            numbers.clear()
+        for number, report in trials.advance():
+            _answer(answers, number=number, report=report)
+    trials.close()
 
 
 def _answer(answers: TextIO, **content: object) -> None:
@@ -67,4 +71,4 @@ def _read(numbers: list[int], arrived: threading.Condition, interrupt: Interrupt
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]), CoreShare(int(sys.argv[3]), int(sys.argv[4])))
