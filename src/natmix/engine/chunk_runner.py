@@ -112,7 +112,7 @@ class ChunkRunner(AbstractRunner):
 
     def advance(self, state: State, iterations: int, budget: int | None) -> Chunk:
         """At most ``iterations`` more steps, at least one unless the budget forbids."""
-        with using(self.algorithm.plan(state)):
+        with using(self._plan(state)):
             if not self.target.inside_jax:  # it may want all threads for itself
                 return self._advance(state, iterations, budget)
             with single_threaded_blas():
@@ -176,7 +176,7 @@ class ChunkRunner(AbstractRunner):
 
     def lowered(self, state: State) -> jax.stages.Lowered:
         """The program for a chunk, not yet compiled."""
-        with using(self.algorithm.plan(state)):
+        with using(self._plan(state)):
             return _chunk.lower(*self._arguments(0, 0, state))
 
     def _arguments(self, iterations: int, budget: int, state: State) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from natmix.engine.capacity import fewest_slots, grown, shrunk
 from natmix.engine.memory import shortage
 from natmix.gmmvi import GMMVI
 from natmix.kernels.compilation import quick_jit
-from natmix.kernels.plan import using
+from natmix.kernels.plan import Plan, using
 from natmix.kernels.sharding import round_up_slots
 from natmix.mixture import Mixture
 from natmix.mixture.padding import padded_components
@@ -83,7 +83,7 @@ class AbstractRunner(abc.ABC):
         self.shrink_every = shrink_every
         self.compile_seconds = 0.0
         self.most_components = most_components
-        self._dim = dim
+        self._dim, self._mesh = dim, algorithm.mesh
         self._most_capacity = round_up_slots(most_components, algorithm.mesh)
         self._fewest_capacity = round_up_slots(fewest_slots(dim), algorithm.mesh)
         self._warm: set[tuple[int, int]] = set()
@@ -98,6 +98,10 @@ class AbstractRunner(abc.ABC):
 
         The states are those last returned, less the ones whose run has ended.
         """
+
+    def _plan(self, state: State) -> Plan:
+        """How to compute with a state: `GMMVI.plan` by one of its arrays, for less than that costs."""
+        return Plan.of(state.mixture.log_weights).on(self._mesh)
 
     def _wanted_capacity(
         self, use: Sequence[SlotUse], present: Callable[[], int], iteration: int, may_shrink: bool
@@ -122,7 +126,7 @@ class AbstractRunner(abc.ABC):
             capacity = self._larger(capacity)
         if capacity > state.mixture.num_components and self._shortage(state, capacity):
             return None
-        with using(self.algorithm.plan(state)):
+        with using(self._plan(state)):
             if capacity > state.mixture.num_components:
                 state = resized(self.algorithm, state, capacity)
             padded = Mixture(*padded_components(new.log_weights, new.components))
@@ -132,7 +136,7 @@ class AbstractRunner(abc.ABC):
     def _shortage(self, state: State, capacity: int, runs: int = 1) -> str | None:
         """Why there is no memory for so many slots; None if there is."""
         family = type(state.mixture.components)
-        with using(self.algorithm.plan(state)):
+        with using(self._plan(state)):
             return shortage(self.algorithm, family, self._dim, state.mixture.dtype, capacity, runs)
 
     def _check_room(self, state: State, capacity: int, runs: int = 1) -> None:

@@ -68,9 +68,10 @@ class QuickJit(Generic[P, R]):
         return nested
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if is_traced((args, kwargs)):
+        leaves = jax.tree.leaves((args, kwargs))  # which takes long for equinox modules
+        if is_traced(leaves):
             return self._nested(*args, **kwargs)
-        with using(Plan.of((args, kwargs))):
+        with using(Plan.of(leaves)):
             return self.jitted(*args, **kwargs)
 
 

@@ -29,6 +29,7 @@ from natmix.experiments.studies.trial_attempt import SUSPICIOUS_DEATHS, note_cra
 from natmix.experiments.studies.trial_batch import TrialBatch
 from natmix.experiments.studies.trial_runner import AbstractTrialRunner
 from natmix.experiments.studies.trial_slots import WAITING, attempt_trials
+from natmix.files.seal import DamagedFileError
 from natmix.gaussians import FAMILIES
 from natmix.modules.hyperparameters import ShapeBounds
 
@@ -303,6 +304,18 @@ def test_a_crash_is_counted_for_the_trials_that_ran(failing):
     for number in numbers[:2]:
         note_crash(folder, number, "its process ended by the signal SIGSEGV")
     assert [[each.event for each in folder.attempts(n)] for n in numbers[:2]] == [["begin", "error"], []]
+
+
+def test_a_crash_before_the_beginning_is_counted_too(failing):
+    """Such as by a damaged plan: it must not be tried for ever."""
+    folder, numbers = failing
+    plan = folder.batch_file(folder.study().cells[0], 0)
+    plan.write_text(plan.read_text().replace("bars", "bras"))
+    with pytest.raises(DamagedFileError):
+        attempt_trials(folder.path, numbers, 4, runner=Failing)
+    for number in numbers:
+        note_crash(folder, number, "its process ended with the exit code 1")
+    assert [[each.event for each in folder.attempts(n)] for n in numbers] == [["begin", "error"], [], []]
 
 
 def test_processes_are_given_trials_of_one_codename(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from natmix.experiments.studies.single_trials import SingleTrials
-from natmix.experiments.studies.study_folder import StudyFolder
+from natmix.experiments.studies.study_folder import Attempt, StudyFolder
 from natmix.experiments.studies.trial_attempt import (
     Report,
     TrialAttempt,
@@ -125,7 +125,11 @@ class TrialSlots:
                 break
             if number in self._others:
                 continue
-            report = self._begin_one(number)
+            try:
+                report = self._begin_one(number)
+            except Exception:  # such as a damaged plan; if this ends the process, it is this trial's crash
+                self._folder.note(number, Attempt("begin", 0, "", ""))
+                raise
             if report is not None:
                 ended.append((number, report))
         return ended
