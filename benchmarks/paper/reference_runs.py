@@ -139,8 +139,8 @@ def main() -> None:
             "Means over the runs ± three standard errors at the same number of evaluations, and at the ends."
         )
         settings = (
-            "natmix runs with the settings that the paper tuned for its own implementation. The C++ and one of "
-            "the MATLAB rows have settings of their own. A line is level between two evaluations of the ELBO."
+            "natmix has the settings that the paper tuned for its own implementation. The C++ and one of the "
+            "MATLAB rows have settings of their own. A line is level between two evaluations of the ELBO."
         )
         legend = "Lines are medians, areas the range of all runs."
         picture = "![-ELBO over evaluations](reference_runs.png)"
