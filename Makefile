@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GMMVI := .venv-gmmvi
-PACKAGE := pyproject.toml hatch_build.py build_native.py $(wildcard src/natmix/*/native/c/*)
+PACKAGE := pyproject.toml hatch_build.py build_native.py readme_links.py $(wildcard src/natmix/*/native/c/*)
 
 .PHONY: demo test tests wheel release-check test-slow test-matrix test-stan sanitize lint references bench bench-gpu bench-posteriors bench-posteriordb bench-quick docs site tutorials requirements licences audit notebooks gallery clean
 

@@ -1,4 +1,4 @@
-"""Compiles natmix's native kernels when natmix is built or installed; see build_native.py.
+"""What natmix's build adds to Hatchling's: native kernels (build_native.py), links (readme_links.py).
 
 Where that does not work natmix is installed without them, which pip shows with ``-v``, ``natmix --version``
 always. ``NATMIX_NATIVE=0`` leaves them out, and makes a wheel for all platforms. A library that an earlier
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 sys.path.insert(0, str(Path(__file__).parent))
 import build_native
+import readme_links
 
 JAXLIB = "jaxlib==0.10.*"
 """For its header of XLA's interface. The oldest that natmix runs with: XLA takes kernels that were built for
@@ -54,6 +56,19 @@ class NativeKernels(BuildHookInterface):
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Description(MetadataHookInterface):
+    """The description that a package index shows: README, with links that work there.
+
+    They lead to the address `Repository` of `[project.urls]`; without one only their words are left.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        repository = metadata.get("urls", {}).get("Repository")
+        shown = readme_links.description(text, repository, metadata["version"])
+        metadata["readme"] = {"content-type": "text/markdown", "text": shown}
 
 
 def _possible(target: str) -> bool:

@@ -17,6 +17,17 @@ jax.config.update("jax_enable_x64", True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
 
 MAPS = Path("/proc/self/maps")
+MOST_MAPS = 40_000
+"""Of the 65530 memory maps that a process may have."""
+COMPILED = [0]
+"""Programs since the memory maps were counted."""
+
+
+def _count(event, duration_secs, **kwargs):
+    COMPILED[0] += event == "/jax/core/compile/backend_compile_duration"
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)
 
 
 def pytest_configure(config):
@@ -24,14 +35,17 @@ def pytest_configure(config):
         arviz_stamp.write()
     shape_checks.install()  # before anything of natmix is imported
     compiler_settings.set_options_of_natmix()
+    compiler_settings.share_contexts()
 
 
 @pytest.fixture(autouse=True)
 def forget_programs():
-    """Every compiled program holds memory maps, of which a process may have 65530."""
+    """Every compiled program holds some ten memory maps. To count them takes as long as a short test."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 25_000:
-        jax.clear_caches()
+    if COMPILED[0] > 200 and MAPS.exists():
+        COMPILED[0] = 0
+        if MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+            jax.clear_caches()
 
 
 @pytest.fixture(scope="module")

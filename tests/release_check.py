@@ -5,7 +5,7 @@ Run: make release-check [RELEASE='--keep dist']
 The source distribution is built from the tree and the wheel from the source distribution. Both are installed
 with the extras that README names, away from the clone, where README's example is run from README's text, then
 ``natmix --version`` and ``natmix demo`` without a display. On Linux auditwheel says for which systems the
-wheel is. The source distribution is installed with the C compiler named by ``CC`` missing, so that the one of
+wheel is. The source distribution is installed without any program on ``PATH``, so that the C compiler of
 PyPI is fetched, and once more with ``NATMIX_NATIVE=0``, where natmix must say that its kernels are missing.
 """
 
@@ -18,8 +18,12 @@ import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import readme_links
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_LINE = "TRUST IT: "
@@ -136,6 +140,15 @@ def tried(trial: Trial, folder: Path) -> str:
     return f"{trial.title}: {said.splitlines()[-1]}; README's example, natmix --version and natmix demo run"
 
 
+def check_description(wheel: Path) -> None:
+    """What a package index shows has no link that leads nowhere there."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    if found := readme_links.LINK.search(text):
+        raise ReleaseError(f"The description of the wheel has the link {found[0]}.")
+
+
 def audit(wheel: Path, folder: Path) -> str:
     """For which systems auditwheel says that the wheel is."""
     if not sys.platform.startswith("linux"):
@@ -162,10 +175,12 @@ def main() -> None:
             sdist, wheel = build(dist, environment(folder / "build", "build"))
             print(f"built {sdist.name} and {wheel.name}", flush=True)
             print(audit(wheel, folder / "audit"), flush=True)
+            check_description(wheel)
+            no_compiler = {"CC": "cc", "PATH": str(folder / "empty")}
             for number, trial in enumerate(
                 (
                     Trial("wheel", wheel, {}, kernels=True),
-                    Trial("source without a C compiler", sdist, {"CC": "no-such-compiler"}, kernels=True),
+                    Trial("source without a C compiler", sdist, no_compiler, kernels=True),
                     Trial("source with NATMIX_NATIVE=0", sdist, {"NATMIX_NATIVE": "0"}, kernels=False),
                 )
             ):

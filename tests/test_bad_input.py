@@ -305,7 +305,7 @@ def test_densities_of_zero(algorithm):
             target,
             dim=2,
             algorithm=algorithm,
-            max_iterations=400,
+            max_iterations=250,
             init_mean=0.3,
             elbo_samples=5000,
             **settings,

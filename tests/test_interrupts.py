@@ -83,12 +83,7 @@ def run_and_interrupt(body, presses=1, number=signal.SIGINT):
 
 @pytest.mark.parametrize(
     ("kind", "number"),
-    [
-        ("inside", signal.SIGINT),
-        ("outside", signal.SIGINT),
-        ("inside", signal.SIGTERM),
-        ("outside", signal.SIGTERM),
-    ],
+    [("inside", signal.SIGINT), ("outside", signal.SIGTERM)],
 )
 def test_a_signal_returns_the_best_mixture(kind, number):
     lines, err, seconds = run_and_interrupt(INSIDE if kind == "inside" else OUTSIDE, number=number)

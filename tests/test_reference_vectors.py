@@ -1,5 +1,6 @@
 """Against vectors that gmmvi 1.1 computed (tests/reference/README.md lists its deviations)."""
 
+import functools
 import math
 from pathlib import Path
 
@@ -40,6 +41,7 @@ ONE = jnp.asarray(1.0)
 PENALTY = jnp.asarray(30.0)
 
 
+@functools.cache
 def case(name):
     """The mixture and batch of a case, in float64."""
     get = lambda key: V[f"case.{name}.{key}"].astype(np.float64)  # noqa: E731

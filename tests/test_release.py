@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import build_native
+import readme_links
 from requirements import audit
 from tests import release_check
 
@@ -73,6 +74,22 @@ def test_a_trial_sees_nothing_of_the_clone(monkeypatch, tmp_path):
     clean = release_check.clean_environment(tmp_path)
     assert not {"PYTHONPATH", "NATMIX_NATIVE", "VIRTUAL_ENV"} & set(clean)
     assert clean["NATMIX_CACHE"].startswith(str(tmp_path))
+
+
+def test_links_of_readme_lead_to_the_tagged_version_on_a_package_index():
+    text = "![P](docs/a.png), [b](docs/b.md#part), [c](https://x.org/c), [d](#d)"
+    assert readme_links.description(text, "https://git.org/n/m/", "1.2") == (
+        "![P](https://git.org/n/m/raw/v1.2/docs/a.png), [b](https://git.org/n/m/blob/v1.2/docs/b.md#part), "
+        "[c](https://x.org/c), [d](#d)"
+    )
+    assert readme_links.description(text, None, "1.2") == ", b, [c](https://x.org/c), [d](#d)"
+
+
+def test_readme_has_no_other_form_of_link():
+    """One within another, by reference, or in HTML, which would stay as it is."""
+    plain = readme_links.description((ROOT / "README.md").read_text(), None, "1")
+    assert "](docs" not in plain
+    assert not re.search(r"^\[[^\]]+\]: |<(a|img) ", plain, flags=re.M)
 
 
 # Pinned development tools -------------------------------------------------------------------------

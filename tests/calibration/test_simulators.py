@@ -38,7 +38,7 @@ def test_numpyro_models_are_simulated_and_fitted_without_compiling_again():
         return result
 
     found = simulation_check(
-        model, model_args=(jnp.zeros(6),), fits=12, fit=fit, seed=1, max_evaluations=4000
+        model, model_args=(jnp.zeros(6),), fits=10, fit=fit, seed=1, max_evaluations=2500
     )
     assert set(found.names) == {"mu", "sigma", "double"}
     assert found.passed

@@ -143,8 +143,10 @@ def test_the_search_for_narrow_modes_from_outside_is_made_where_it_can_be_thorou
     assert Verifier(GMMVI.from_codename("samtron"), target, region, None, True)._enough == enough
 
 
-@pytest.mark.parametrize("gradients", [True, False])
-@pytest.mark.parametrize("most", [1_000, 3_000, 12_000, 30_000])
+@pytest.mark.parametrize(
+    ("most", "gradients"),
+    [(1_000, True), (1_000, False), (3_000, True), (12_000, False), (30_000, True), (30_000, False)],
+)
 def test_evaluations_are_counted_and_limits_kept(most, gradients):
     calls = []
 

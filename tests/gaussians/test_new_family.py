@@ -53,7 +53,7 @@ def test_its_result_saves_loads_and_speaks(result, tmp_path):
 
 @pytest.mark.parametrize("codename", ["semtrux", "zamtrux", "semirux", "zamirux", "semyrux", "zemyfun"])
 def test_estimators_and_updaters_take_it(codename):
-    short = fit(algorithm=codename, init_components=3, max_iterations=30, elbo_samples=500)
+    short = fit(algorithm=codename, init_components=3, max_iterations=30, elbo_samples=500, verify=False)
     assert short.counts.failed_updates < 15
     assert isinstance(short.mixture.components, IsotropicGaussians)
     assert short.elbo.value > -4

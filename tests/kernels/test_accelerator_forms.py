@@ -40,7 +40,6 @@ def after_some_steps(codename, reuse, steps=4):
 FORMS = {"circular": (GPU, 64), "stacked": (GPU, 0), "whitened": (DESKTOP_GPU, 64)}
 """The plan, and up to how many dimensions products of coordinates are used."""
 CASES = [
-    ("SAMTRON", 0.0, "circular"),
     ("SAMTRON", 2.0, "circular"),
     ("ZAMTRUX", 2.0, "circular"),
     ("SEPYFUX", 0.0, "circular"),

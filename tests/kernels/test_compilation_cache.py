@@ -8,11 +8,11 @@ import jax
 import pytest
 
 from natmix.kernels import compilation_cache
-from natmix.kernels.compilation_cache import drop_oldest, use_compilation_cache
+from natmix.kernels.compilation_cache import VARIABLE, drop_oldest, use_compilation_cache
 
 
 def demo(folder, **variables):
-    environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | variables
+    environment = {k: v for k, v in os.environ.items() if k != VARIABLE} | variables
     arguments = ["demo", "--out", str(folder / "demo"), "--codename", "semtron", "--max-iterations", "3"]
     code = "from natmix.cli import app; app()"
     done = subprocess.run(
@@ -27,7 +27,8 @@ def test_a_command_leaves_its_programs_in_the_cache_directory(tmp_path):
 
 
 @pytest.fixture
-def no_cache():
+def no_cache(monkeypatch):
+    monkeypatch.delenv(VARIABLE)
     name = "jax_compilation_cache_dir"
     before = getattr(jax.config, name)
     jax.config.update(name, None)

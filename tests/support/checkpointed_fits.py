@@ -78,7 +78,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "NumPyro": (schools, {"model_args": (_EFFECTS, _ERRORS), "max_iterations": 200}),
     "host": (on_host, {"dim": 2, "max_evaluations": 15_000}),
     "bounds": (in_box, {"dim": 2, "bounds": (0, 1), "max_evaluations": 6_000}),
-    "minibatches": (JaxTarget(minibatch, 2, stochastic=True), {"max_iterations": 300}),
+    "minibatches": (JaxTarget(minibatch, 2, stochastic=True), {"max_iterations": 120}),
     "workers": (in_workers, {"max_evaluations": 4_000, "verify": False}),
     "PyMC": (pymc_line, {"max_iterations": 150}),
     "VIPS": (two_modes, {"dim": 2, "algorithm": "zamtrux", "accuracy": None, "max_iterations": 300}),

@@ -61,12 +61,17 @@ def make_batch(mixture, x, log_target, gradient=None, log_background=None, sourc
     )
 
 
+def _factors(gaussians):
+    return gaussians.scale_tril, gaussians.mean
+
+
 def gaussian_kl(new, old):
     """KL(new || old) of rows of Gaussians, in NumPy float64 from their factors."""
     out = []
-    for k in range(new.capacity):
-        L1, L0 = (np.asarray(g.scale_tril[k], dtype=np.float64) for g in (new, old))
-        shift = np.asarray(new.mean[k], dtype=np.float64) - np.asarray(old.mean[k], dtype=np.float64)
+    tril, mean = (
+        [np.asarray(a, np.float64) for a in pair] for pair in zip(*map(_factors, (new, old)), strict=True)
+    )
+    for L1, L0, shift in zip(*tril, mean[0] - mean[1], strict=True):
         whitened = np.linalg.solve(L0, np.column_stack([L1, shift]))
         log_ratio = np.sum(np.log(np.diag(L0))) - np.sum(np.log(np.diag(L1)))
         out.append(0.5 * (np.sum(whitened**2) - L1.shape[0]) + log_ratio)

@@ -144,6 +144,7 @@ def fitted():
         init_scale=3.0,
         mesh=jax.make_mesh((8,), ("components",)),
         max_iterations=60,
+        accuracy=None,
         component_adaptation={"max_components": 8},
         progress=False,
     )

@@ -1,5 +1,7 @@
 """Gradients that a target brings with it, right and wrong."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,17 +113,17 @@ def test_a_fit_refuses_a_wrong_gradient_and_names_the_coordinate():
 
 
 def test_it_is_counted_and_stays_within_the_limit():
-    result = natmix.fit(right, dim=3, max_evaluations=5000, elbo_samples=100, progress=False)
+    quick: dict[str, Any] = {
+        "algorithm": "semtron",
+        "start": "region",
+        "elbo_samples": 100,
+        "progress": False,
+    }
+    result = natmix.fit(right, dim=3, max_evaluations=5000, **quick)
     assert result.counts.probe_evaluations == 2 * 3 + 6
     assert result.counts.evaluations <= 5000
-    few = natmix.fit(
-        doubled,
-        dim=3,
-        max_evaluations=100,
-        elbo_samples=10,
-        progress=False,
-        sample_selector={"desired_samples": 20},
-    )
+    quick |= {"elbo_samples": 10, "sample_selector": {"desired_samples": 20}}
+    few = natmix.fit(doubled, dim=3, max_evaluations=100, **quick)
     assert few.counts.probe_evaluations == 0  # the check would take more than a tenth
 
 

@@ -218,6 +218,9 @@ class KnownModes:
         low = self.deficit(np.array([log_density]), log_q)[0] > _MISSED_DEFICIT
         if not (low and np.isfinite(gaussian.elbo)):
             return int(mode[0])
+        own = int(self.explained_by_tails(gaussian.mean[None], np.array([log_density]))[0])
+        if own >= 0:
+            return own
         for i, o in enumerate(self.outside):
             if in_mode(gaussian.mean, o.gaussian):
                 if gaussian.elbo > o.gaussian.elbo:
@@ -240,6 +243,39 @@ class KnownModes:
             if share >= _MIN_SHARE
         ]
         return tuple(sorted(found, key=lambda m: -m.share))
+
+    def explained_by_tails(
+        self, x: Float[np.ndarray, "N D"], log_p: Float[np.ndarray, " N"]
+    ) -> Int[np.ndarray, " N"]:
+        """The mixture's mode that explains each point by the tails in ``dof``; -1 for none.
+
+        Student's t has a high peak in many dimensions, in thirty 25 nats above the Gaussian with its
+        covariance. A mixture lacks the peak, which has hardly any mass, but not the mode.
+        """
+        if np.isinf(self.dof):
+            return np.full(len(x), -1)
+        distances, log_dets, log_shares = self._ellipses(x)
+        joint = log_shares + _log_elliptical(distances, log_dets, x.shape[1], self.dof)
+        own = joint[:, : self.own]
+        low = self.deficit(log_p, scipy.special.logsumexp(own, axis=1)) > _MISSED_DEFICIT
+        return np.where(low, -1, np.argmax(own, axis=1))
+
+    def without_peaks(self) -> None:
+        """Let Gaussians outside that are peaks of the mixture's own modes be part of these."""
+        if not self.outside:
+            return
+        centres = np.stack([o.gaussian.mean for o in self.outside])
+        of = self.explained_by_tails(centres, np.array([o.log_density for o in self.outside]))
+        kept = np.flatnonzero(of < 0)
+        renumbered = np.where(of < 0, self.own + np.cumsum(of < 0) - 1, of)
+        numbers = np.concatenate([np.arange(self.own), renumbered])
+        for hits in (self.hits, self.run_hits):
+            before = dict(hits)
+            hits.clear()
+            for mode, times in before.items():
+                hits[int(numbers[mode])] = hits.get(int(numbers[mode]), 0) + times
+        self._ends = [(end, int(numbers[mode])) for end, mode in self._ends]
+        self.outside = [self.outside[i] for i in kept]
 
     def major_hits(self) -> tuple[int, ...]:
         """The hits, 0 among them, of every mode with at least a hundredth of the mass, the most first.

@@ -47,6 +47,8 @@ _LEAST_PROBES = 5000
 """And if several modes are known, after at least so many probes: a mode that one in a thousand reaches is
 then found with 99% certainty. Where widths differ, narrow modes own small parts of the space between wide
 ones, in which few runs start."""
+_LEAST_SHARE = 1 / 6
+"""Of the evaluations left, at most: probes for narrow modes next to the known ones come afterwards."""
 
 _SEVERAL = 5
 """A search is thorough if it has reached all but that share of the known modes so often."""
@@ -212,7 +214,8 @@ class _LbfgsSearch:
         self.run_from(np.concatenate(points))
         self._probe(probed, runs)
         if self._ends(before) and len(self._known.centres) > 1:
-            self._probe(_LEAST_PROBES - self._probes, runs)
+            least = min(_LEAST_PROBES, int(_LEAST_SHARE * self.evaluator.remaining))
+            self._probe(least - self._probes, runs)
         return self._ends(before)
 
     def _ends(self, before: int) -> bool:
@@ -305,6 +308,7 @@ class _LbfgsSearch:
         explained = np.setdiff1d(np.flatnonzero(np.isfinite(log_p)), left)
         for number, times in zip(*np.unique(mode[explained], return_counts=True), strict=True):
             self._known.hit(int(number), int(times))
+        self._known.without_peaks()
         self._explained_share = len(explained) / n
         left = left[np.argsort(-(log_p - log_q)[left], kind="stable")]
         for _ in range(0, most_runs, _FOLLOWED):

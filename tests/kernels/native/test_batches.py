@@ -174,9 +174,10 @@ def test_an_iteration() -> None:
         return algorithm.init(jax.random.key(seed), mixture, prior, 8)
 
     def three(state: Any) -> Any:
-        for _ in range(3):
-            state, _info = algorithm.step(state, problem.target)
-        return state.mixture
+        def step(_: int, state: Any) -> Any:
+            return algorithm.step(state, problem.target)[0]
+
+        return jax.lax.fori_loop(0, 3, step, state).mixture
 
     states = [start(seed) for seed in range(BATCH)]
     together = jax.jit(jax.vmap(three))(jax.tree.map(lambda *a: jnp.stack(a), *states))
