@@ -38,7 +38,7 @@ def test_a_gpu_does_not_try_kernels_but_for_long_runs(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     fusions, products = "xla_gpu_experimental_enable_fusion_autotuner", "xla_gpu_enable_triton_gemm"
     assert compiler_options("gpu") == {fusions: False, products: False}
-    assert compiler_options("gpu", tuned=True) == {fusions: False}
+    assert compiler_options("gpu", tuned=True) == {}
     assert compiler_options("cpu", tuned=True) == compiler_options("cpu")
 
 
@@ -49,7 +49,7 @@ def test_the_users_flags_for_a_gpu_are_left_as_they_are(monkeypatch):
 
 def test_options_of_a_gpu_that_are_not_known_are_left_out(monkeypatch):
     monkeypatch.setattr(compilation, "_GPU_OPTIONS", {"xla_no_such_option": True})
-    assert compiler_options("gpu", tuned=True) == {}
+    assert compiler_options("gpu") == {}
 
 
 def test_other_accelerators_get_none():

@@ -25,11 +25,12 @@ _SIMPLE_LOOPS: tuple[tuple[str, Any], ...] = (
     ("xla_cpu_opt_preset", "CPU_OPT_PRESET_FAST_COMPILE"),  # later ones
 )
 
-_GPU_OPTIONS: dict[str, Any] = {"xla_gpu_experimental_enable_fusion_autotuner": False}
-"""Otherwise XLA compiles every reduction and transposition a second time by Triton, and times both. Triton
-takes minutes for some of a batch of trials."""
-_GPU_UNTUNED: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
-"""Otherwise XLA compiles many kernels for every matrix product, and times them; so it takes the library's."""
+_GPU_OPTIONS: dict[str, Any] = {
+    "xla_gpu_experimental_enable_fusion_autotuner": False,
+    "xla_gpu_enable_triton_gemm": False,
+}
+"""Otherwise XLA compiles every reduction and transposition a second time by Triton, which takes minutes for
+some of a batch of trials, and many kernels for every matrix product, and times them all."""
 
 
 _ZERO = np.zeros((), np.float32)
@@ -141,11 +142,11 @@ def compiler_options(platform: str, tuned: bool = False) -> dict[str, Any]:
 
     Args:
         platform: of the device, as JAX calls it.
-        tuned: whether XLA may try kernels for matrix products on a GPU.
+        tuned: whether XLA may try kernels on a GPU.
     """
     if platform == "gpu":
         flags = os.environ.get("XLA_FLAGS", "")
-        wanted = _GPU_OPTIONS if tuned else {**_GPU_OPTIONS, **_GPU_UNTUNED}
+        wanted = {} if tuned else _GPU_OPTIONS
         return {name: value for name, value in wanted.items() if name not in flags and _known(name, value)}
     if platform == "cpu":
         for name, value in _SIMPLE_LOOPS:
