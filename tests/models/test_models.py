@@ -157,7 +157,7 @@ def test_a_beta_and_an_exponential_have_their_evidence_and_moments():
         position={"b": 0.5, "t": {"u": 1.0}},
         bounds={"b": (0, 1), "t/u": (0, None)},
         seed=1,
-        **PLAIN | {"max_iterations": 400, "init_components": 4},
+        **PLAIN | {"max_iterations": 400, "init_components": 8},
     )
     evidence = result.diagnosis.log_evidence
     assert evidence.value == pytest.approx(special.betaln(3, 5) - np.log(2), abs=0.02)
