@@ -1,5 +1,7 @@
 """A test problem that compiles and runs in no time."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -53,3 +55,18 @@ SMALL = {
     "component_adaptation": {"add_iters": 5, "del_iters": 6, "database_size": 500, "prior_candidates": 10},
 }
 """Overrides that make little work and let components come and go."""
+
+
+class Spot(eqx.Module):
+    """NaN far from the origin; how far is data."""
+
+    radius: jax.Array
+
+    def __call__(self, x):
+        return jnp.where(jnp.sum(x**2) < self.radius**2, -0.5 * jnp.sum(x**2), jnp.nan)
+
+
+def spot(radius):
+    """A problem whose runs diverge once they leave the radius."""
+    target = JaxTarget(Spot(jnp.asarray(radius, "float64")), 2)
+    return dataclasses.replace(tiny(), target=target, reference=target)

@@ -1,23 +1,18 @@
 """Studies whose processes run several trials at once: the outcomes are those of single trials."""
 
-import dataclasses
 import os
 import subprocess
 import sys
 import time
 
 import batched_study
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import study_model
 from killed_study import assert_nothing_was_lost, kill, progress_of, run_with_kills, start
 from study_files import study_of
-from tiny_problem import tiny
+from tiny_problem import spot
 
-from natmix import JaxTarget
 from natmix.engine.memory import bytes_needed
 from natmix.experiments.studies.batch_form import BatchForm, affordable_slots
 from natmix.experiments.studies.client import SilentWatcher, opened, run_study
@@ -125,20 +120,6 @@ def test_a_study_by_batches_has_the_outcomes_of_single_trials(form, singly, tmp_
     # Trials of one codename share a batch, whose slots are taken again; in turns both codenames do.
     assert len(made) == (2 if form == "together" else 1)
     assert [number % 2 for number in told.ended] == [0] * 4 + [1] * 4
-
-
-class Spot(eqx.Module):
-    """NaN far from the origin; how far is data."""
-
-    radius: jax.Array
-
-    def __call__(self, x):
-        return jnp.where(jnp.sum(x**2) < self.radius**2, -0.5 * jnp.sum(x**2), jnp.nan)
-
-
-def spot(radius):
-    target = JaxTarget(Spot(jnp.asarray(radius, "float64")), 2)
-    return dataclasses.replace(tiny(), target=target, reference=target)
 
 
 @pytest.mark.slow

@@ -1,20 +1,15 @@
 """Trials in a batch give the runs that they give alone, and others take their slots without compiling."""
 
-import dataclasses
 import json
 import types
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from compilations import compilations
 from plans import GPU, NATIVE
-from tiny_problem import SMALL, tiny
+from tiny_problem import SMALL, spot, tiny
 
-from natmix import JaxTarget
 from natmix.engine.runner import Chunk
 from natmix.engine.single_run import DivergedError
 from natmix.experiments import runs
@@ -215,20 +210,6 @@ def test_a_trial_of_random_settings_in_a_batch_is_that_alone(codename, tmp_path)
 
 
 # Ends -------------------------------------------------------------------------------------------
-
-
-class Spot(eqx.Module):
-    """NaN far from the origin; how far is data."""
-
-    radius: jax.Array
-
-    def __call__(self, x):
-        return jnp.where(jnp.sum(x**2) < self.radius**2, -0.5 * jnp.sum(x**2), jnp.nan)
-
-
-def spot(radius):
-    target = JaxTarget(Spot(jnp.asarray(radius, "float64")), 2)
-    return dataclasses.replace(tiny(), target=target, reference=target)
 
 
 def test_failing_trials_end_with_their_reasons_and_disturb_no_other(tmp_path, monkeypatch):
