@@ -13,17 +13,21 @@ at the same number of evaluations: the smallest of the implementations' medians.
 import argparse
 import csv
 import datetime
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from case_table import commit
 from jaxtyping import Float
 
 from natmix.experiments.figures.learning_curves import learning_curve
 from natmix.experiments.runs import load_run
 from natmix.experiments.tables.formatting import table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
+
+from case_table import commit
 
 Curves = list[tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]]
 """Evaluations and -ELBO of each run."""
